@@ -1,2 +1,3 @@
-//! x
+//! The program `meshplan-host`.
+
 fn main() {}

@@ -1,1 +1,1 @@
-//! x
+//! Whole-program tests: a world of their own each.

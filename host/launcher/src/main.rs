@@ -1,2 +1,3 @@
-//! x
+//! The program `meshplan-launcher`: starts the host (SU-1).
+
 fn main() {}

@@ -1,0 +1,4 @@
+//! What acts on the host: I/O without opinions.
+
+pub mod clock;
+pub mod link;

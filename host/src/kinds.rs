@@ -1,0 +1,1 @@
+//! The resource kinds: one file each (HK-14).

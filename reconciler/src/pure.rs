@@ -1,0 +1,18 @@
+//! What decides. Values and `now` in, values with their reasons out: no clock, randomness, async or I/O.
+//! A test reads the `use` lines of this folder and refuses `crate::edge`, `tokio`, `sqlx`, `git2`, `axum`, `reqwest`.
+
+pub mod act;
+pub mod compose;
+pub mod decide;
+pub mod delivery;
+pub mod diff;
+pub mod intake;
+pub mod note;
+pub mod page;
+pub mod parse;
+pub mod scope;
+pub mod snapshot;
+pub mod source_tree;
+pub mod template;
+pub mod trigger;
+pub mod validate;

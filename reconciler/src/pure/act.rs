@@ -1,0 +1,103 @@
+//! What one pass decided: a value that the edge signs, stores in one transaction and carries out.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use meshplan_schemas::declaration::Declaration;
+use meshplan_schemas::digest::Digest;
+use meshplan_schemas::epoch::Epoch;
+use meshplan_schemas::fleet_list::{FleetHead, Leaf};
+use meshplan_schemas::ident::{CommitId, ModuleName, NodeId};
+use meshplan_schemas::timestamp::BlockMark;
+
+use super::delivery::{Delivery, Transition};
+use super::scope::Scope;
+use super::snapshot::{Assignment, ContentRef, Counters, KnownBad};
+
+/// What one pass decided.
+#[derive(Debug, Clone, Default)]
+pub struct Act {
+    /// Deliveries that are new or have changed, whole.
+    pub deliveries: Vec<Delivery>,
+    /// Transitions, in order.
+    pub transitions: Vec<Transition>,
+    /// Orders to sign. Their numbers are above [`Act::counters_before`].
+    pub orders: Vec<Order>,
+    /// Content that orders and roll-backs go back to: policy texts and module contents, by digest.
+    pub contents: BTreeMap<Digest, Vec<u8>>,
+    /// What nodes shall run and have proven, where it changed; none deletes the row.
+    pub assignments: BTreeMap<(NodeId, ModuleName), Option<Assignment>>,
+    /// What is accepted now, where it changed.
+    pub accepted: BTreeMap<Scope, ContentRef>,
+    /// New known-bad content; none lifts it.
+    pub known_bad: BTreeMap<(Scope, Digest), Option<KnownBad>>,
+    /// Journal blocks to sign, in order (DL-9).
+    pub blocks: Vec<UnsignedBlock>,
+    /// Requests that are answered: id and the answer, in a sentence; an error is an answer that begins with `refused: `.
+    pub answers: Vec<(String, String)>,
+    /// The counters as the decision found them: the transaction fails if they have moved.
+    pub counters_before: Counters,
+    /// The counters afterwards.
+    pub counters: Counters,
+    /// Looks to ask for, not stored: a lost one is asked again.
+    pub looks: Vec<Look>,
+    /// When the next pass is due although nothing wakes it.
+    pub next_at: Option<Timestamp>,
+}
+
+impl Act {
+    /// Whether there is nothing to store.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.deliveries.is_empty()
+            && self.transitions.is_empty()
+            && self.orders.is_empty()
+            && self.assignments.is_empty()
+            && self.accepted.is_empty()
+            && self.known_bad.is_empty()
+            && self.blocks.is_empty()
+            && self.answers.is_empty()
+    }
+}
+
+/// An order before it is signed.
+#[derive(Debug, Clone)]
+pub enum Order {
+    /// A policy order.
+    Epoch {
+        /// What it says.
+        epoch: Epoch,
+    },
+    /// A revision of the fleet list.
+    Head {
+        /// What it says.
+        head: FleetHead,
+        /// The records under it, in the order of the tree.
+        leaves: Vec<Leaf>,
+    },
+    /// A node's declaration.
+    Declaration {
+        /// What it says.
+        declaration: Declaration,
+    },
+}
+
+/// A look to ask for (DL-5).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Look {
+    /// Its id.
+    pub id: u64,
+    /// Whom.
+    pub node: NodeId,
+}
+
+/// A journal block before it is signed (DL-9).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UnsignedBlock {
+    /// Its number and the digest of `text`.
+    pub mark: BlockMark,
+    /// The commit on whose note it stands.
+    pub commit: CommitId,
+    /// The bytes that are signed: everything before the `Sig:` line.
+    pub text: String,
+}

@@ -1,0 +1,298 @@
+//! A delivery: one merged commit on its way, as a value that the store keeps (DL-1, DL-3).
+//!
+//! States and codes are those of [`meshplan_schemas::lifecycle::delivery`]; [`Delivery::transit`] is the only way
+//! from one to another, and it asks the table.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use meshplan_schemas::digest::Digest;
+use meshplan_schemas::ident::{CommitId, DeliveryName, NodeId, NodeName, PlanName};
+use meshplan_schemas::lifecycle::delivery::{Code, InvalidTransition, State, check};
+use serde::{Deserialize, Serialize};
+
+use super::scope::Scope;
+
+/// A delivery as it is stored.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Delivery {
+    /// The commit.
+    pub commit: CommitId,
+    /// The repository, as the configuration names it.
+    pub repo: String,
+    /// `<repo>@<12 hex>`.
+    pub name: DeliveryName,
+    /// Its place in first-parent order, over all deliveries of the fleet.
+    pub order: u64,
+    /// The delivery before it in that order, none for the first.
+    pub previous: Option<CommitId>,
+    /// The commit's first line.
+    pub subject: String,
+    /// The commit's author, by name.
+    pub author: String,
+    /// Where it stands.
+    pub state: State,
+    /// Why it stands there.
+    pub code: Code,
+    /// Since when.
+    pub since: Timestamp,
+    /// In a sentence.
+    pub reason: String,
+    /// How many transitions it has had.
+    pub transitions: u32,
+    /// What it changes; empty until it is diffed.
+    #[serde(default)]
+    pub legs: Vec<Leg>,
+    /// Scopes that are left alone, and why (`known-bad since COMMIT`).
+    #[serde(default)]
+    pub skipped: BTreeMap<Scope, String>,
+    /// The walk, once it has begun.
+    #[serde(default)]
+    pub walk: Option<Walk>,
+    /// A person said `--again`: known-bad does not hold it, and its orders say so.
+    #[serde(default)]
+    pub again: bool,
+    /// A person said hold before it began.
+    #[serde(default)]
+    pub person_hold: bool,
+}
+
+/// One transition, as stored and as written into the note.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Transition {
+    /// The delivery's commit.
+    pub commit: CommitId,
+    /// From 0 for each delivery.
+    pub seq: u32,
+    /// When.
+    pub at: Timestamp,
+    /// From; none for "(new)".
+    pub from: Option<State>,
+    /// To.
+    pub to: State,
+    /// Why, as a word.
+    pub code: Code,
+    /// Who: `reconciler`, `forge`, or a person.
+    pub actor: String,
+    /// Why, in a sentence.
+    pub reason: String,
+    /// Facts for the note's trailers, in order: `("Epoch", "12")`.
+    pub facts: Vec<(String, String)>,
+}
+
+/// What a delivery changes in one scope.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Leg {
+    /// The scope.
+    pub scope: Scope,
+    /// The scope's digest at the commit: what known-bad goes by.
+    pub digest: Digest,
+    /// Fleet-wide content before (policy, list, gate); none where nothing was accepted yet, or for modules.
+    pub before: Option<Digest>,
+    /// For modules and policy: the nodes that it changes.
+    pub nodes: BTreeMap<NodeId, NodeChange>,
+}
+
+/// What a leg changes on one node: content digests; none is "not there".
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NodeChange {
+    /// Before: what is proven there.
+    pub before: Option<Digest>,
+    /// After.
+    pub after: Option<Digest>,
+}
+
+/// How far the walk is.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Walk {
+    /// The plan that is walked, none for the built-in one.
+    pub plan: Option<PlanName>,
+    /// The stages, with their selections once they have started.
+    pub stages: Vec<StageRun>,
+    /// The stage in hand.
+    pub current: usize,
+    /// What happens in it.
+    pub step: Step,
+    /// The highest sequence that was ordered for it, 0 before the first.
+    pub sequence: u64,
+    /// The newest epoch that was ordered for it, 0 without a policy leg.
+    pub epoch: u64,
+    /// Every machine to which any order of it was addressed (DL-7).
+    pub reached: BTreeMap<NodeId, Reached>,
+    /// What caused the roll-back.
+    #[serde(default)]
+    pub abort_cause: Option<AbortCause>,
+    /// After the roll-back's deadline: machines that do not have the former content yet.
+    #[serde(default)]
+    pub outstanding: Vec<NodeName>,
+}
+
+/// The moment of a walk.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Step {
+    /// The stage is not ordered yet.
+    Open,
+    /// Ordered; looks decide.
+    Looking {
+        /// When the stage is over.
+        deadline: Timestamp,
+    },
+    /// The stage has passed; those that passed before are looked at once more before the next opens (DL-13).
+    Regard {
+        /// When that look must have been answered.
+        deadline: Timestamp,
+    },
+    /// The former content is ordered; reports are awaited.
+    Returning {
+        /// When the rest is listed as outstanding.
+        deadline: Timestamp,
+    },
+}
+
+/// One stage as it is walked: the plan's words with the numbers resolved (DL-6).
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct StageRun {
+    /// Its name.
+    pub name: String,
+    /// Healthy looks in a row that pass a machine; 0: told only.
+    pub times: u32,
+    /// Seconds between looks.
+    pub every_secs: u32,
+    /// Seconds within which a machine must pass.
+    pub within_secs: u32,
+    /// What a failed machine does to the delivery.
+    pub failed: OnTrouble,
+    /// What a silent machine does to the delivery.
+    pub silent: OnTrouble,
+    /// How many may fail or be silent.
+    pub tolerate: u32,
+    /// The machines, once the stage has started.
+    pub machines: BTreeMap<NodeId, MachineRun>,
+    /// When it was ordered.
+    #[serde(default)]
+    pub ordered_at: Option<Timestamp>,
+}
+
+/// What trouble does to a delivery (`failed`, `silent` of a stage).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum OnTrouble {
+    /// The former content is ordered again.
+    RollBack,
+    /// A person decides.
+    Hold,
+    /// Listed and left.
+    Leave,
+}
+
+/// One machine of a stage.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct MachineRun {
+    /// Its name.
+    pub name: NodeName,
+    /// Healthy looks in a row so far.
+    pub healthy: u32,
+    /// The first of them.
+    #[serde(default)]
+    pub healthy_since: Option<Timestamp>,
+    /// The newest look that was asked: its id and when.
+    #[serde(default)]
+    pub asked: Option<(u64, Timestamp)>,
+    /// The newest look that was judged.
+    #[serde(default)]
+    pub judged: u64,
+    /// The restart counter at the first look, which must not move (DL-5).
+    #[serde(default)]
+    pub restarts: Option<u64>,
+    /// What the newest report said, in words.
+    #[serde(default)]
+    pub last: String,
+    /// Decided, or still open.
+    #[serde(default)]
+    pub verdict: Option<Verdict>,
+}
+
+/// What became of a machine in its stage.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Verdict {
+    /// The word.
+    pub word: VerdictWord,
+    /// `healthy 3 times over 2m32s`, or why not.
+    pub reason: String,
+}
+
+/// The words of a verdict.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum VerdictWord {
+    /// Healthy as often as asked.
+    Passed,
+    /// Told only.
+    Sent,
+    /// Not healthy.
+    Failed,
+    /// Not heard from.
+    Silent,
+}
+
+/// A machine to which an order was addressed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Reached {
+    /// Its name.
+    pub name: NodeName,
+    /// The sequence of the order that takes it back, 0 before.
+    pub return_sequence: u64,
+    /// It has the former content again.
+    pub returned: bool,
+}
+
+/// What caused a roll-back (DL-7).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AbortCause {
+    /// Which machine, by short id.
+    pub node_id_short: String,
+    /// And by name.
+    pub name: String,
+    /// `failed`, `silent` or a person's word, with what was seen.
+    pub reason: String,
+    /// The stage.
+    pub phase: String,
+}
+
+impl Delivery {
+    /// Moves to `to`, when the table has it, and gives the transition for record and note.
+    ///
+    /// # Errors
+    /// [`InvalidTransition`]; nothing has changed then.
+    pub fn transit(
+        &mut self,
+        now: Timestamp,
+        to: State,
+        code: Code,
+        actor: &str,
+        reason: String,
+    ) -> Result<Transition, InvalidTransition> {
+        check(Some(self.state), to, code)?;
+        let transition = Transition {
+            commit: self.commit.clone(),
+            seq: self.transitions,
+            at: now,
+            from: Some(self.state),
+            to,
+            code,
+            actor: actor.to_owned(),
+            reason: reason.clone(),
+            facts: Vec::new(),
+        };
+        self.transitions += 1;
+        (self.state, self.code, self.since, self.reason) = (to, code, now, reason);
+        Ok(transition)
+    }
+
+    /// Whether orders of it are out, or may be.
+    #[must_use]
+    pub fn has_begun(&self) -> bool {
+        self.walk.as_ref().is_some_and(|w| !w.reached.is_empty())
+    }
+}

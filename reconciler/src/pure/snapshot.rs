@@ -1,0 +1,159 @@
+//! Everything that one pass may know, in one printable value; the store fills it.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use meshplan_schemas::digest::Digest;
+use meshplan_schemas::epoch::Targeting;
+use meshplan_schemas::ident::{CommitId, ModuleName, NodeId};
+use meshplan_schemas::report::Report;
+use meshplan_schemas::timestamp::BlockMark;
+use serde::{Deserialize, Serialize};
+
+use super::delivery::Delivery;
+use super::scope::Scope;
+
+/// What a pass knows.
+#[derive(Debug, Clone, Default)]
+pub struct Snapshot {
+    /// The highest numbers used so far.
+    pub counters: Counters,
+    /// The lease's term (LK-6); 1 until there is a lease.
+    pub term: u64,
+    /// The deliveries that are not final, by commit, and the newest final one of the branch.
+    pub deliveries: BTreeMap<CommitId, Delivery>,
+    /// The content last accepted for policy, list and gate.
+    pub accepted: BTreeMap<Scope, ContentRef>,
+    /// What each node shall run and what it has proven, by module.
+    pub assignments: BTreeMap<(NodeId, ModuleName), Assignment>,
+    /// The epochs that stand, newest first; the first is the newest signed one.
+    pub epochs: Vec<StandingEpoch>,
+    /// The newest head of the fleet list.
+    pub head: Option<HeadRef>,
+    /// What is heard of each node.
+    pub nodes: BTreeMap<NodeId, NodeState>,
+    /// What failed before (DL-14).
+    pub known_bad: BTreeMap<(Scope, Digest), KnownBad>,
+    /// What people asked for and is not answered yet, oldest first.
+    pub requests: Vec<Request>,
+}
+
+/// The highest numbers used (SG-8).
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Epochs.
+    pub epoch: u64,
+    /// Revisions of the fleet list.
+    pub revision: u64,
+    /// Sequences of declarations.
+    pub sequence: u64,
+    /// Deliveries in first-parent order.
+    pub order: u64,
+    /// Looks.
+    pub look: u64,
+    /// Journal blocks, with the digest of the newest.
+    pub block: Option<BlockMark>,
+}
+
+/// Content and the commit that brought it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ContentRef {
+    /// The content's digest.
+    pub digest: Digest,
+    /// The commit.
+    pub commit: CommitId,
+}
+
+/// What a node shall run of a module, and what it has proven. None is "not there".
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Assignment {
+    /// What it shall run now.
+    pub assigned: Option<ContentRef>,
+    /// With what a delivery last ended well there.
+    pub proven: Option<ContentRef>,
+}
+
+/// An epoch that stands (SG-2).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StandingEpoch {
+    /// Its number.
+    pub epoch: u64,
+    /// The digest of its payload.
+    pub digest: Digest,
+    /// Whom it addresses.
+    pub targeting: Targeting,
+    /// The digest of its policy text.
+    pub policy: Digest,
+}
+
+/// The newest head.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HeadRef {
+    /// Its revision.
+    pub revision: u64,
+    /// The digest of its payload.
+    pub digest: Digest,
+    /// The oldest revision that it still accepts.
+    pub oldest_accepted: u64,
+}
+
+/// What is heard of a node.
+#[derive(Debug, Clone, Default)]
+pub struct NodeState {
+    /// A session is open.
+    pub connected: bool,
+    /// When the newest report was stored; none: never heard from (`expected`, DL-6).
+    pub heard_at: Option<Timestamp>,
+    /// The newest report.
+    pub report: Option<Report>,
+    /// The newest report that answers a look.
+    pub look: Option<Report>,
+    /// When that was stored.
+    pub look_at: Option<Timestamp>,
+}
+
+/// Content that failed (DL-14).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KnownBad {
+    /// The commit that brought it.
+    pub commit: CommitId,
+    /// Since when.
+    pub since: Timestamp,
+    /// Why.
+    pub reason: String,
+}
+
+/// What a person asked for (DL-4).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Request {
+    /// Its id.
+    pub id: String,
+    /// When.
+    pub at: Timestamp,
+    /// Who.
+    pub actor: String,
+    /// What.
+    pub verb: Verb,
+    /// Which delivery.
+    pub commit: CommitId,
+    /// Why, as the person says.
+    pub why: String,
+}
+
+/// The orders that a person may give a delivery (DL-4).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Verb {
+    /// Go on.
+    Go,
+    /// Try what failed once more.
+    GoAgain,
+    /// Wait.
+    Hold,
+    /// Stop where it is.
+    Stop,
+    /// Take it back.
+    Withdraw,
+    /// The failed stage once more.
+    Retry,
+}

@@ -1,0 +1,4 @@
+//! Life cycles that both sides must agree on.
+
+pub mod delivery;
+pub mod epoch;

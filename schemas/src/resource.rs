@@ -1,0 +1,229 @@
+//! What a node can be asked to have (page 06).
+//!
+//! In a declaration a resource is its name, its kind as text and the kind's own fields, so that a host which does
+//! not know a kind refuses that one module and applies the others (SG-4). [`Resource::read`] is the one place
+//! where kinds are told apart.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::ident::{ResourceId, ResourceName};
+
+/// One resource of a declaration.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Resource {
+    /// `<module>.<id>`.
+    pub name: ResourceName,
+    /// `file`, `directory`, `link`, `probe`; other words are of newer builds.
+    pub kind: String,
+    /// The kind's fields.
+    pub spec: serde_json::Value,
+}
+
+/// A resource whose kind this build knows.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Kind {
+    /// HK-1.
+    File(File),
+    /// HK-1.
+    Directory(Directory),
+    /// HK-1.
+    Link(Link),
+    /// HK-13.
+    Probe(Probe),
+}
+
+/// Why a resource cannot be read.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum KindError {
+    /// A kind of a newer build.
+    #[error("this build does not know the kind `{0}`")]
+    Unknown(String),
+    /// Fields that do not fit the kind.
+    #[error("the fields of this {kind} cannot be read: {why}")]
+    Spec {
+        /// The kind.
+        kind: &'static str,
+        /// What is wrong.
+        why: String,
+    },
+}
+
+impl Resource {
+    /// Tells the kind.
+    ///
+    /// # Errors
+    /// [`KindError`].
+    pub fn read(&self) -> Result<Kind, KindError> {
+        fn spec<T: serde::de::DeserializeOwned>(
+            kind: &'static str,
+            value: &serde_json::Value,
+        ) -> Result<T, KindError> {
+            T::deserialize(value).map_err(|e| KindError::Spec {
+                kind,
+                why: e.to_string(),
+            })
+        }
+        match self.kind.as_str() {
+            "file" => spec("file", &self.spec).map(Kind::File),
+            "directory" => spec("directory", &self.spec).map(Kind::Directory),
+            "link" => spec("link", &self.spec).map(Kind::Link),
+            "probe" => spec("probe", &self.spec).map(Kind::Probe),
+            other => Err(KindError::Unknown(other.to_owned())),
+        }
+    }
+}
+
+impl Kind {
+    /// The word that stands in [`Resource::kind`].
+    #[must_use]
+    pub fn word(&self) -> &'static str {
+        match self {
+            Self::File(_) => "file",
+            Self::Directory(_) => "directory",
+            Self::Link(_) => "link",
+            Self::Probe(_) => "probe",
+        }
+    }
+
+    /// The resource of a declaration.
+    ///
+    /// # Errors
+    /// The fields cannot be written as JSON, which does not happen for these types.
+    pub fn into_resource(self, name: ResourceName) -> Result<Resource, serde_json::Error> {
+        let kind = self.word().to_owned();
+        let spec = match self {
+            Self::File(s) => serde_json::to_value(s),
+            Self::Directory(s) => serde_json::to_value(s),
+            Self::Link(s) => serde_json::to_value(s),
+            Self::Probe(s) => serde_json::to_value(s),
+        }?;
+        Ok(Resource { name, kind, spec })
+    }
+
+    /// The thing on the machine that only one resource may have (HR-6): the path; none for a probe.
+    #[must_use]
+    pub fn target(&self) -> Option<&str> {
+        match self {
+            Self::File(s) => Some(&s.path),
+            Self::Directory(s) => Some(&s.path),
+            Self::Link(s) => Some(&s.path),
+            Self::Probe(_) => None,
+        }
+    }
+}
+
+/// A file (HK-1).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct File {
+    /// Absolute path on the node.
+    pub path: String,
+    /// Its bytes.
+    pub content: Content,
+    /// Octal digits, as `"0644"` (FR-13).
+    pub mode: String,
+    /// User name or number; none leaves it to whoever the host runs as.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub owner: Option<String>,
+    /// Group name or number.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub group: Option<String>,
+    /// Resources of the module that are restarted when it changes.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub restarts: Vec<ResourceId>,
+    /// Resources of the module that are reloaded when it changes.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub reloads: Vec<ResourceId>,
+    /// Resources of the module that are run when it changes.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub runs: Vec<ResourceId>,
+    /// A command that must succeed on the temporary file first; `%s` is its path.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub validate: Option<String>,
+}
+
+/// Bytes of a file: text where they are UTF-8, else base64.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Content {
+    /// UTF-8.
+    Text(String),
+    /// Standard base64.
+    Base64(String),
+}
+
+impl Content {
+    /// Wraps bytes.
+    #[must_use]
+    pub fn of(bytes: &[u8]) -> Self {
+        match std::str::from_utf8(bytes) {
+            Ok(text) => Self::Text(text.to_owned()),
+            Err(_) => Self::Base64(data_encoding::BASE64.encode(bytes)),
+        }
+    }
+    /// The bytes.
+    ///
+    /// # Errors
+    /// Bad base64.
+    pub fn bytes(&self) -> Result<Vec<u8>, data_encoding::DecodeError> {
+        match self {
+            Self::Text(text) => Ok(text.clone().into_bytes()),
+            Self::Base64(text) => data_encoding::BASE64.decode(text.as_bytes()),
+        }
+    }
+}
+
+/// A directory (HK-1).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Directory {
+    /// Absolute path on the node.
+    pub path: String,
+    /// Octal digits.
+    pub mode: String,
+    /// User name or number.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub owner: Option<String>,
+    /// Group name or number.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub group: Option<String>,
+}
+
+/// A symbolic link (HK-1).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Link {
+    /// Absolute path of the link.
+    pub path: String,
+    /// What it points at, as it stands.
+    pub target: String,
+}
+
+/// A probe (HK-13): feeds confirm and looks, changes nothing.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Probe {
+    /// What is asked.
+    pub ask: Ask,
+    /// After how long no answer is "no", in seconds.
+    pub timeout_secs: u32,
+}
+
+/// What a probe asks.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Ask {
+    /// A GET of a plain-http address on the node; the status must be the one given.
+    Http {
+        /// `http://host:port/path`.
+        url: String,
+        /// The status that counts as healthy.
+        status: u16,
+    },
+    /// A connection to `host:port`.
+    Tcp(String),
+    /// A command, argv; exit code 0 is healthy. It runs with the host's root as working directory and in
+    /// `MESHPLAN_ROOT`.
+    Command(Vec<String>),
+}

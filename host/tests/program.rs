@@ -3,7 +3,6 @@
 
 use std::process::Command;
 
-// holds: OP-2
 #[test]
 fn the_program_says_its_name_and_version() {
     let said = Command::new(env!("CARGO_BIN_EXE_meshplan-host"))

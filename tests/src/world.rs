@@ -539,8 +539,12 @@ impl World {
     }
 }
 
-fn free_port() -> Result<SocketAddr> {
-    // The port is free again when the listener is dropped; the kernel hands out others before it comes round.
+/// An address of loopback that nobody listens on.
+///
+/// # Errors
+/// There is none.
+pub fn free_port() -> Result<SocketAddr> {
+    // Free again when the listener is dropped; the kernel hands out others before it comes round.
     Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?)
 }
 

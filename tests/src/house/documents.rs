@@ -16,12 +16,17 @@ pub struct Command {
 /// What stands for a `$VARIABLE` or `$(command)` of a document: a text that passes for a commit id.
 pub const STAND_IN: &str = "0123456789abcdef0123456789abcdef01234567";
 
-/// The `meshplan` and `meshplan-host` commands in the fenced `sh` blocks of a document, continued lines joined.
+/// The `meshplan` and `meshplan-host` commands in the fenced `sh` blocks of a document, those in `$(...)` too;
+/// continued lines are joined.
 #[must_use]
 pub fn commands(page: &SourceFile) -> Vec<Command> {
     let mut found = Vec::new();
-    for (line, text) in shell_lines(&page.text) {
-        for part in split_commands(&text) {
+    for (line, text) in shell_blocks(&page.text).into_iter().flatten() {
+        for part in substitutions(&text)
+            .into_iter()
+            .chain([text])
+            .flat_map(|t| split_commands(&t))
+        {
             // `A=b program ...`: assignments before the program are the shell's.
             let mut words = words(&part).into_iter().skip_while(|w| is_assignment(w));
             let Some(program) = words.next() else { continue };
@@ -43,36 +48,48 @@ fn is_assignment(word: &str) -> bool {
     name.is_some_and(|n| !n.is_empty() && n.chars().all(|c| c.is_ascii_uppercase() || c == '_'))
 }
 
-/// The lines of `sh` blocks with their numbers; a line that ends in `\` goes on in the next; comments are left out.
-fn shell_lines(text: &str) -> Vec<(usize, String)> {
-    let mut lines: Vec<(usize, String)> = Vec::new();
+/// The `sh` blocks of a document: for each its lines with their numbers. A line that ends in `\` goes on in the next;
+/// empty lines and comments are left out.
+#[must_use]
+pub fn shell_blocks(text: &str) -> Vec<Vec<(usize, String)>> {
+    let mut blocks: Vec<Vec<(usize, String)>> = Vec::new();
     let (mut in_block, mut in_shell, mut continued) = (false, false, false);
     for (number, line) in text.lines().enumerate() {
-        let fence = line.trim_start();
-        if let Some(language) = fence.strip_prefix("```") {
+        let line = line.trim();
+        if let Some(language) = line.strip_prefix("```") {
             in_block = !in_block;
-            in_shell = in_block && language.trim() == "sh";
+            in_shell = in_block && language == "sh";
             continued = false;
+            if in_shell {
+                blocks.push(Vec::new());
+            }
             continue;
         }
-        if !in_shell {
+        let Some(block) = blocks.last_mut().filter(|_| in_shell) else {
             continue;
-        }
-        let (body, goes_on) = match line.trim_end().strip_suffix('\\') {
-            Some(body) => (body, true),
-            None => (line, false),
         };
-        match lines.last_mut() {
+        let (body, goes_on) = line
+            .strip_suffix('\\')
+            .map_or((line, false), |body| (body.trim_end(), true));
+        match block.last_mut() {
             Some((_, joined)) if continued => {
                 joined.push(' ');
-                joined.push_str(body.trim());
+                joined.push_str(body);
             }
-            _ => lines.push((number + 1, body.trim().to_owned())),
+            _ if body.is_empty() || body.starts_with('#') => {}
+            _ => block.push((number + 1, body.to_owned())),
         }
         continued = goes_on;
     }
-    lines.retain(|(_, line)| !line.is_empty() && !line.starts_with('#'));
-    lines
+    blocks
+}
+
+/// What stands in each `$(...)` of a line.
+fn substitutions(line: &str) -> Vec<String> {
+    line.split("$(")
+        .skip(1)
+        .map(|rest| rest.split(')').next().unwrap_or_default().to_owned())
+        .collect()
 }
 
 /// Splits at `|`, `&`, `;` and before ` #`, outside quotes and `$(...)`.

@@ -54,41 +54,33 @@ fn the_demo_cleans_up_after_itself_when_it_is_interrupted() -> Result<()> {
     let home = tempfile::tempdir()?;
     let folder = home.path().join("demo");
     let mut running = Program::start("demo", demo(home.path(), &folder)?, home.path().join("log"))?;
-    until(
-        "its hosts run",
-        || Ok(left_running(&folder)?.len() >= 3),
-        &running,
-    )?;
+    until("its hosts run", &mut running, |demo| {
+        ensure!(demo.ended()?.is_none(), "the demo has ended");
+        Ok(left_running(&folder)?.len() >= 3)
+    })?;
     let mut interrupt = Command::new("kill");
     interrupt.args(["-INT", &running.id().to_string()]);
     Said::of(interrupt)?.ok()?;
-    let begun = Instant::now();
-    while running.ended()?.is_none() {
-        ensure!(
-            begun.elapsed() < Duration::from_secs(20),
-            "Ctrl-C does not end it:\n{}",
-            running.log()
-        );
-        std::thread::sleep(Duration::from_millis(50));
-    }
-    until(
-        "nothing of it runs",
-        || Ok(left_running(&folder)?.is_empty()),
-        &running,
-    )?;
+    until("Ctrl-C ends it", &mut running, |demo| Ok(demo.ended()?.is_some()))?;
+    until("nothing of it runs", &mut running, |_| {
+        Ok(left_running(&folder)?.is_empty())
+    })?;
     ensure!(!folder.exists(), "{} is still there", folder.display());
     Ok(())
 }
 
-fn until(what: &str, mut come: impl FnMut() -> Result<bool>, running: &Program) -> Result<()> {
+fn until(what: &str, demo: &mut Program, mut come: impl FnMut(&mut Program) -> Result<bool>) -> Result<()> {
     let begun = Instant::now();
-    while !come()? {
-        if begun.elapsed() > Duration::from_secs(60) {
-            bail!("still not: {what}\n{}", running.log());
+    loop {
+        match come(demo) {
+            Ok(true) => return Ok(()),
+            Ok(false) if begun.elapsed() < Duration::from_secs(60) => {
+                std::thread::sleep(Duration::from_millis(50));
+            }
+            Ok(false) => bail!("still not: {what}\n{}", demo.log()),
+            Err(e) => return Err(e.context(format!("while waiting: {what}\n{}", demo.log()))),
         }
-        std::thread::sleep(Duration::from_millis(50));
     }
-    Ok(())
 }
 
 /// The command lines of processes that name the demo's folder, its own apart.

@@ -9,34 +9,38 @@ use scenarios::house::{documents::shell_blocks, workspace};
 use scenarios::program::{Said, clean, path};
 use scenarios::world::free_port;
 
-/// What a reader does between two blocks: waits until the merge that was just pushed has come to its end.
-const SETTLE: &str = r#"
+/// What a reader does after a merge: waits until it has come to its end. A command that fails ends the shell.
+const SHELL: &str = r#"
 settle() {
-  for _ in $(seq 900); do
+  for _ in $(seq 600); do
     if meshplan --config state/meshplan.toml deliveries show "$(git -C fleet rev-parse HEAD)" --json 2>/dev/null |
       grep -qE '"(delivered|rolled-back)"'; then return; fi
     sleep 0.2
   done
   echo 'the delivery never came to its end' >&2
-  exit 1
+  return 1
 }
+set -euo pipefail
+trap 'echo "failed: $BASH_COMMAND" >&2' ERR
 trap 'kill $(jobs -p) 2>/dev/null' EXIT
 "#;
 
 /// Runs the blocks of a document; gives all that they printed.
 fn follow(page: &str, home: &Path) -> Result<String> {
     let text = fs::read_to_string(workspace().join(page))?;
-    let mut script = SETTLE.to_owned();
+    let mut script = SHELL.to_owned();
     for block in shell_blocks(&text) {
-        // The programs are built already, beside this test.
-        let lines = block.iter().map(|(_, line)| line.as_str());
-        let lines: Vec<&str> = lines
-            .filter(|l| !l.starts_with("cargo ") && !l.starts_with("export PATH="))
-            .collect();
-        script.push_str(&lines.join("\n"));
-        script.push('\n');
-        if lines.iter().any(|l| l.contains(" commit ")) {
-            script.push_str("settle\n");
+        let merges = block.iter().any(|(_, line)| line.contains(" commit "));
+        for (_, line) in &block {
+            // The programs are built already, beside this test.
+            if line.starts_with("cargo ") || line.starts_with("export PATH=") {
+                continue;
+            }
+            script.push_str(line);
+            script.push('\n');
+            if merges && line.contains(" push ") {
+                script.push_str("settle\n");
+            }
         }
     }
     let script = script
@@ -49,7 +53,7 @@ fn follow(page: &str, home: &Path) -> Result<String> {
         .to_owned();
     let search = format!("{}:{}", programs.display(), std::env::var("PATH")?);
     let mut bash = clean("bash", home);
-    bash.env("PATH", search).args(["-u", "-c", &script]);
+    bash.env("PATH", search).args(["-c", &script]);
     let said = Said::of(bash)?;
     ensure!(said.code == Some(0), "{page}: {}{}", said.out, said.err);
     Ok(format!("{}{}", said.out, said.err))

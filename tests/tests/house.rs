@@ -81,6 +81,7 @@ fn an_arrow_that_points_the_wrong_way_is_seen_however_it_is_written() {
         "use std::{fmt, fs as files};",
         "use std::collections::{BTreeMap, HashMap};\nuse std::process::Command;",
         "let now = std::time::SystemTime::now();",
+        "use std::time::{Duration, Instant};",
         "pub async fn decide() {}",
         "#[tokio::main]\nfn main() {}",
         "use git2::Repository;",
@@ -187,6 +188,7 @@ fn a_file_without_shape_is_seen() {
     assert_eq!(faults("host/src/common/link.rs", story), 1);
     assert_eq!(faults("host/src/link.rs", "use std::fmt;\n"), 1);
     assert_eq!(faults("host/src/link.rs", "//!\n"), 1);
+    assert_eq!(faults("host/src/link/tests.rs", "use super::*;\n"), 0);
     assert_eq!(
         faults("host/src/link.rs", &format!("{story}{}", "\n".repeat(600))),
         1

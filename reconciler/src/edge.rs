@@ -3,6 +3,7 @@
 pub mod activation;
 pub mod clock;
 pub mod enrol;
+pub mod git_server;
 pub mod git_transport;
 pub mod http;
 pub mod key_file;

@@ -264,7 +264,9 @@ fn make_way(draft: &mut Draft<'_>, other: &CommitId, newer: &Delivery) -> Result
     else {
         return Ok(());
     };
-    if covers(newer, &held) {
+    // Where the former content is ordered already there is nothing to take back: one roll-back per failure (DL-14),
+    // and the health of what came before is no condition for moving off it.
+    if held.code == Code::RollBackFailed || covers(newer, &held) {
         return supersede(draft, other, &newer.commit);
     }
     let reason = format!(

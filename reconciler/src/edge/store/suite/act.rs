@@ -36,7 +36,7 @@ fn request(id: &str, n: u8) -> Request {
 // holds: SG-8
 pub(super) async fn what_a_pass_stored_is_what_the_next_one_sees(fresh: Fresh) {
     let store = &fresh.store;
-    let web: ModuleName = "web".parse().unwrap();
+    let web = Scope::Module("web".parse().unwrap());
     let stands = StandingEpoch {
         epoch: 1,
         digest: Digest::of(b"epoch one"),
@@ -70,7 +70,7 @@ pub(super) async fn what_a_pass_stored_is_what_the_next_one_sees(fresh: Fresh) {
         since: at(3),
         reason: "web on ace: failed".into(),
     };
-    let bad_key = (Scope::Module(web.clone()), Digest::of(b"bad"));
+    let bad_key = (web.clone(), Digest::of(b"bad"));
     act.known_bad.insert(bad_key.clone(), Some(bad.clone()));
     act.blocks = vec![unsigned(&block)];
     let signed = Signed {
@@ -296,7 +296,7 @@ pub(super) async fn what_is_lifted_or_taken_away_is_gone(fresh: Fresh) {
     let store = &fresh.store;
     let none = Counters::default();
     let key = (Scope::Policy, Digest::of(b"bad"));
-    let place = (node(1), "web".parse::<ModuleName>().unwrap());
+    let place = (node(1), Scope::Module("web".parse().unwrap()));
     let mut put = act(&none, &none);
     put.known_bad.insert(
         key.clone(),

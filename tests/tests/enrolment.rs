@@ -1,10 +1,6 @@
 //! Enrolment through real sockets: the host's `enrol` against the reconciler's `Mesh` and decision (LK-3).
 
-#![expect(
-    clippy::unwrap_used,
-    clippy::panic,
-    reason = "in a test a panic is the verdict"
-)]
+#![expect(clippy::unwrap_used, reason = "in a test a panic is the verdict")]
 
 use std::net::SocketAddr;
 use std::path::Path;

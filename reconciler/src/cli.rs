@@ -13,6 +13,7 @@ pub mod envelope;
 pub mod exit;
 pub mod fleet;
 pub mod init;
+pub mod invite;
 pub mod node;
 pub mod notes;
 pub mod policy;

@@ -14,7 +14,7 @@ use super::client::SOCKET;
 use super::exit::Exit;
 use crate::config::Config;
 use crate::edge::activation::{self, Waker};
-use crate::edge::admission::Admissions;
+use crate::edge::admission::{ADMISSION, Admissions};
 use crate::edge::clock::Clock;
 use crate::edge::desk::StoreDesk;
 use crate::edge::health::Health;
@@ -22,7 +22,7 @@ use crate::edge::http;
 use crate::edge::key_file::{KeyBundle, Passphrase};
 use crate::edge::mesh::Mesh;
 use crate::edge::mirror::{Mirror, Remote};
-use crate::edge::note_keeper;
+use crate::edge::note_keeper::Keeper;
 use crate::edge::operator::Counter;
 use crate::edge::outbox::Outbox;
 use crate::edge::repository::Repository;
@@ -71,7 +71,7 @@ pub async fn serve(config: &Config, stop: CancellationToken) -> anyhow::Result<(
     let clock = Clock::system();
     std::fs::create_dir_all(&config.state_dir)
         .with_context(|| format!("cannot make the state folder {}", config.state_dir.display()))?;
-    let passphrase = Passphrase::find(config.keys.passphrase_file.as_deref())?;
+    let passphrase = Passphrase::find(config.keys.passphrase_file.as_deref(), |name| std::env::var_os(name))?;
     let keys = KeyBundle::open(&config.keys.file, &passphrase)?;
     let store = Store::open(&config.state_dir.join("meshplan.db"), clock).await?;
     let waker = Waker::default();
@@ -85,7 +85,7 @@ pub async fn serve(config: &Config, stop: CancellationToken) -> anyhow::Result<(
     let mirror = tokio::task::spawn_blocking(move || Mirror::open(&mirror_path, remote)).await??;
     let mirror = Arc::new(Mutex::new(mirror));
 
-    let admissions = Admissions::new(config, &keys.public(), Arc::clone(&mirror), Arc::clone(&health), clock);
+    let admissions = Admissions::new(config, &keys.public(), Arc::clone(&mirror), Arc::clone(&health), notes_waker.clone(), clock);
     let desk = Arc::new(StoreDesk {
         store: store.clone(),
         reports,
@@ -132,8 +132,16 @@ pub async fn serve(config: &Config, stop: CancellationToken) -> anyhow::Result<(
     let hooks = Hooks::new(&config.forge, &config.branch, store.clone(), waker.clone())?;
     tracing::info!(listen = %config.listen, fleet = %config.fleet, "serving");
 
+    let keeper = Keeper {
+        store: store.clone(),
+        mirror: Arc::clone(&mirror),
+        health: Arc::clone(&health),
+        clock,
+        signer: Arc::new(keys.author()),
+    };
     let outbox = Outbox::new(store.clone(), notes_waker, clock, NOTES_GATHER)
-        .carrier(NOTES, note_keeper::carrier(store.clone(), Arc::clone(&mirror), Arc::clone(&health), clock));
+        .carrier(NOTES, keeper.carrier())
+        .carrier(ADMISSION, counter.admissions.carrier(waker.clone()));
     let doors = stop.child_token();
     let tcp = tokio::spawn(http::serve_tcp(listener, hooks.router(), mesh.router(), counter.clone(), doors.clone()));
     let unix = tokio::spawn(http::serve_socket(socket, counter, doors.clone()));

@@ -239,8 +239,7 @@ async fn word(
 }
 
 async fn invite(State(counter): State<Counter>, Json(new): Json<NewInvite>) -> Result<Response, No> {
-    let token = counter.admissions.invite(&counter.store, &new, counter.clock.now()).await?;
-    Ok(Json(json!({ "token": token })).into_response())
+    Ok(Json(counter.admissions.invite(&counter.store, &new).await?).into_response())
 }
 
 async fn admit(State(counter): State<Counter>, Path(name): Path<String>) -> Result<Response, No> {

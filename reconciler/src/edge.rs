@@ -14,3 +14,4 @@ pub mod outbox;
 pub mod signer;
 pub mod store;
 pub mod webhook;
+pub mod worktree;

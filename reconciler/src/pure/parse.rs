@@ -101,7 +101,8 @@ impl Reading {
 
     fn entry(&mut self, path: &str, entry: &Entry) {
         let parts: Vec<&str> = path.split('/').collect();
-        let ours = matches!(path, "fleet.toml" | "rotations.toml" | "allowed_signers") || FOLDERS.contains(&parts[0]);
+        let ours = matches!(path, "fleet.toml" | "rotations.toml" | "allowed_signers")
+            || FOLDERS.contains(&parts[0]);
         if !ours {
             self.near_miss(path, &parts);
             return;
@@ -133,10 +134,17 @@ impl Reading {
                     });
                 }
             }
-            ["modules", module, rest @ ..] if !rest.is_empty() => self.module_file(path, module, &rest.join("/"), entry),
+            ["modules", module, rest @ ..] if !rest.is_empty() => {
+                self.module_file(path, module, &rest.join("/"), entry);
+            }
             ["checks" | "secrets", .., file] if !bystander(file) => {
-                let help = "it would have to be honoured, so it is not skipped in silence: take it out for now";
-                self.say(path, format!("`{}/` is not supported by this version yet", parts[0]), help);
+                let help =
+                    "it would have to be honoured, so it is not skipped in silence: take it out for now";
+                self.say(
+                    path,
+                    format!("`{}/` is not supported by this version yet", parts[0]),
+                    help,
+                );
             }
             [folder, .., file] if toml(file) => {
                 let expected = match *folder {
@@ -152,12 +160,17 @@ impl Reading {
 
     /// Says when a path outside looks like a misspelt path of ours.
     fn near_miss(&mut self, path: &str, parts: &[&str]) {
-        let known: &[&str] = if parts.len() == 1 { &["fleet.toml", "rotations.toml"] } else { &FOLDERS };
+        let known: &[&str] = if parts.len() == 1 {
+            &["fleet.toml", "rotations.toml"]
+        } else {
+            &FOLDERS
+        };
         if path.ends_with(".toml")
             && let Some(near) = nearest(parts[0], known.iter().copied())
         {
             let finding = Finding::of_file(&shown_path(path.as_bytes()), "this file is no part of the fleet");
-            self.findings.push(finding.help(format!("did you mean `{near}`?")).warning());
+            self.findings
+                .push(finding.help(format!("did you mean `{near}`?")).warning());
         }
     }
 
@@ -176,13 +189,18 @@ impl Reading {
                 false
             }
             EntryKind::Blob if entry.bytes.starts_with(LFS_POINTER) && entry.bytes.len() < 1024 => {
-                let help = "nodes would get these three lines: commit the file itself (`git lfs migrate export`)";
+                let help =
+                    "nodes would get these three lines: commit the file itself (`git lfs migrate export`)";
                 self.say(path, "this is a git-lfs pointer, not the file", help);
                 false
             }
             EntryKind::Blob if !module && entry.bytes.len() > DOCUMENT_BYTES => {
                 let message = format!("this document has {} bytes", entry.bytes.len());
-                self.say(path, message, &format!("a document is at most {DOCUMENT_BYTES} bytes"));
+                self.say(
+                    path,
+                    message,
+                    &format!("a document is at most {DOCUMENT_BYTES} bytes"),
+                );
                 false
             }
             EntryKind::Blob => true,
@@ -214,7 +232,11 @@ impl Reading {
         match stem.parse() {
             Ok(name) => self.document(path, entry).map(|document| (name, document)),
             Err(e) => {
-                self.say(path, format!("the file's name gives no name: {e}"), "rename the file");
+                self.say(
+                    path,
+                    format!("the file's name gives no name: {e}"),
+                    "rename the file",
+                );
                 None
             }
         }
@@ -235,7 +257,11 @@ impl Reading {
         let name: ModuleName = match module.parse() {
             Ok(name) => name,
             Err(e) => {
-                self.say(path, format!("the folder's name is no module's: {e}"), "rename the folder");
+                self.say(
+                    path,
+                    format!("the folder's name is no module's: {e}"),
+                    "rename the folder",
+                );
                 return;
             }
         };
@@ -262,7 +288,11 @@ impl Reading {
             .collect();
         for path in bare {
             let message = format!("this folder has no `{path}/module.toml`");
-            self.say(&path, message, "a module needs one; `meshplan schema module` prints what it holds");
+            self.say(
+                &path,
+                message,
+                "a module needs one; `meshplan schema module` prints what it holds",
+            );
         }
     }
 }

@@ -167,7 +167,10 @@ pub enum SignedCommits {
 
 impl Read for SignedCommits {
     fn read(value: &Spanned<DeValue<'_>>, reader: &mut Reader<'_>) -> Option<Self> {
-        reader.word(value, &[("off", Self::Off), ("tip", Self::Tip), ("every", Self::Every)])
+        reader.word(
+            value,
+            &[("off", Self::Off), ("tip", Self::Tip), ("every", Self::Every)],
+        )
     }
 }
 impl JsonSchema for SignedCommits {

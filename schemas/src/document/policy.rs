@@ -10,8 +10,12 @@ use super::scalar::{Int, Secs, SomeSecs, TimeOfDay, Zone};
 use crate::ident::NodeName;
 
 const NOT_POLICY: &str = "not policy: policy is scheduler, link_monitor, qos, traversal and nothing else";
-const SECTIONS_ELSEWHERE: &[RefusedKey] =
-    &[("identity", NOT_POLICY), ("peers", NOT_POLICY), ("auth", NOT_POLICY), ("mesh", NOT_POLICY)];
+const SECTIONS_ELSEWHERE: &[RefusedKey] = &[
+    ("identity", NOT_POLICY),
+    ("peers", NOT_POLICY),
+    ("auth", NOT_POLICY),
+    ("mesh", NOT_POLICY),
+];
 
 table! {
     /// Policy, as it is written: for every node, or for those that carry a role.
@@ -113,7 +117,14 @@ pub enum Way {
 }
 impl Read for Way {
     fn read(value: &Spanned<DeValue<'_>>, reader: &mut Reader<'_>) -> Option<Self> {
-        reader.word(value, &[("direct", Self::Direct), ("relay", Self::Relay), ("bus", Self::Bus)])
+        reader.word(
+            value,
+            &[
+                ("direct", Self::Direct),
+                ("relay", Self::Relay),
+                ("bus", Self::Bus),
+            ],
+        )
     }
 }
 

@@ -1,5 +1,7 @@
 //! The example that everything else is shown with: it parses, composes, and composes to the same bytes again.
 
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test says why by failing")]
+
 use std::path::{Path, PathBuf};
 
 use meshplan_reconciler::cli::check;

@@ -173,6 +173,15 @@ impl Source {
         }
     }
 
+    /// A file whose text cannot be had.
+    #[must_use]
+    pub fn empty(file: &str) -> Self {
+        Self {
+            file: file.to_owned(),
+            bytes: Arc::from(&b""[..]),
+        }
+    }
+
     /// Path in the tree.
     #[must_use]
     pub fn file(&self) -> &str {

@@ -36,6 +36,7 @@ pub struct RenderError {
     span: Option<(usize, usize)>,
     /// What is wrong.
     pub message: String,
+    help: Option<&'static str>,
 }
 
 /// How much all templates of a tree may still put out.
@@ -170,14 +171,29 @@ impl RenderError {
         let message = match (inner.kind(), inner.detail()) {
             (ErrorKind::OutOfFuel, _) => "this template does more work than a template may".to_owned(),
             (ErrorKind::UndefinedError, None) => "this name is not defined".to_owned(),
+            (
+                kind @ (ErrorKind::UnknownFunction | ErrorKind::UnknownFilter | ErrorKind::UnknownTest),
+                Some(detail),
+            ) => format!("{kind}: {detail}"),
             (_, Some(detail)) => detail.to_owned(),
             (kind, None) => kind.to_string(),
+        };
+        let help = match inner.kind() {
+            ErrorKind::UndefinedError => {
+                Some("a template sees `node`, `fleet`, `settings` and `nodes`; settings are declared in module.toml")
+            }
+            ErrorKind::TemplateNotFound => Some("a template can include the templates of its own module's folder"),
+            ErrorKind::UnknownFunction if message.contains("secret") => {
+                Some("secrets are not supported by this version yet")
+            }
+            _ => None,
         };
         Self {
             template: inner.name().unwrap_or(path).to_owned(),
             line: inner.line().unwrap_or(0),
             span: inner.range().map(|r| (r.start, r.end)),
             message,
+            help,
         }
     }
 }
@@ -191,11 +207,7 @@ fn place(sources: &BTreeMap<String, Source>, error: &RenderError) -> Finding {
         },
         None => Finding::of_file(&error.template, error.message.as_str()),
     };
-    if error.message.contains("secret") {
-        return finding.help("secrets are not supported by this version yet");
-    }
-    finding
-        .help("a template sees `node`, `fleet`, `settings` and `nodes`; settings are declared in module.toml")
+    finding.maybe_help(error.help.map(str::to_owned))
 }
 
 struct Bounded {

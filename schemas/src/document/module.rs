@@ -15,7 +15,7 @@ use crate::ident::{ModuleName, ResourceId, RoleName};
 
 macro_rules! kinds_later {
     ($($kind:literal),+) => {
-        &[$(($kind, concat!("the kind `", $kind, "` is not supported by this version"))),+]
+        &[$(($kind, "the kind `{}` is not supported by this version")),+]
     };
 }
 /// Kinds of page 06 that this build does not know.
@@ -39,8 +39,8 @@ const KINDS_LATER: &[RefusedKey] = kinds_later!(
     "reboot"
 );
 const RESOURCE_LATER: &[RefusedKey] = &[
-    ("not_reversible", "this is not supported by this version yet"),
-    ("forward_only", "this is not supported by this version yet"),
+    ("not_reversible", "`{}` is not supported by this version yet"),
+    ("forward_only", "`{}` is not supported by this version yet"),
 ];
 
 table! {

@@ -154,7 +154,7 @@ pub enum Wait {
     Sent,
 }
 
-const NOT_YET: &str = "this part of a plan is not supported by this version yet";
+const NOT_YET: &str = "`{}` is not supported by this version yet";
 /// Keys of page 03 that must not be dropped in silence.
 const PLAN_LATER: &[RefusedKey] = &[
     ("window", NOT_YET),

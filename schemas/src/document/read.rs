@@ -45,7 +45,7 @@ pub struct Reader<'s> {
     path: Vec<String>,
 }
 
-/// A key that is known and still refused, with the reason that a person reads.
+/// A key that is known and still refused, with the reason that a person reads; `{}` in it is the key's path.
 pub type RefusedKey = (&'static str, &'static str);
 
 /// A cascade of syntax errors says no more than its first few.
@@ -132,7 +132,7 @@ impl Reader<'_> {
             let path = self.path();
             self.path.pop();
             if let Some((_, reason)) = refused.iter().find(|(word, _)| *word == name) {
-                self.error(key.span(), format!("`{path}`: {reason}"));
+                self.error(key.span(), reason.replace("{}", &path));
             } else {
                 let help = did_you_mean(name, known.iter().copied())
                     .unwrap_or_else(|| format!("known here: {}", known.join(", ")));

@@ -1,4 +1,7 @@
 //! What acts on the host: I/O without opinions.
 
 pub mod clock;
+pub mod disk;
 pub mod link;
+pub mod machine;
+pub mod window;

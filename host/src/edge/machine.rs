@@ -177,7 +177,7 @@ impl Machine {
     /// # Errors
     /// The disk.
     pub fn open(setup: Setup, now: i64) -> Result<(Self, Recovery), MachineError> {
-        todo!()
+        unimplemented!()
     }
     /// Opens it to look only ([`Machine::plan`], [`Machine::held`], [`Machine::ledger`], [`Machine::window`]):
     /// recovers nothing, writes nothing, needs no lock.
@@ -185,43 +185,43 @@ impl Machine {
     /// # Errors
     /// The disk.
     pub fn look(setup: Setup) -> Result<Self, MachineError> {
-        todo!()
+        unimplemented!()
     }
     /// The ledger.
     #[must_use]
     pub fn ledger(&self) -> &LedgerState {
-        todo!()
+        unimplemented!()
     }
     /// The open window.
     #[must_use]
     pub fn window(&self) -> Option<&Window> {
-        todo!()
+        unimplemented!()
     }
     /// Makes the ledger anew from the last verified declaration and the machine (HR-15).
     ///
     /// # Errors
     /// The disk; a window is open.
     pub fn rebuild(&mut self, declaration: &Declaration, digest: Digest) -> Result<(), MachineError> {
-        todo!()
+        unimplemented!()
     }
     /// What a declaration would change; changes nothing.
     ///
     /// # Errors
     /// The disk could not tell.
     pub fn plan(&self, declaration: &Declaration) -> Result<Vec<Change>, MachineError> {
-        todo!()
+        unimplemented!()
     }
     /// What is held, as the ledger has it (HR-8).
     #[must_use]
     pub fn held(&self) -> Vec<ResourceLine> {
-        todo!()
+        unimplemented!()
     }
     /// Applies a declaration whose payload has this digest.
     ///
     /// # Errors
     /// A window is open; the disk failed in a way that is no resource's.
     pub fn apply(&mut self, declaration: &Declaration, digest: Digest, now: i64) -> Result<Applied, MachineError> {
-        todo!()
+        unimplemented!()
     }
     /// Writes the effective policy of an epoch to `policy.toml` of the state folder and to `policy_out`. `End` is
     /// `Converged` when the bytes stand there already (nothing is written then).
@@ -229,28 +229,28 @@ impl Machine {
     /// # Errors
     /// As [`Machine::apply`].
     pub fn apply_policy(&mut self, text: &str, epoch: u64, apply_secs: u32, now: i64) -> Result<Applied, MachineError> {
-        todo!()
+        unimplemented!()
     }
     /// Sets the confirm deadline of the open window, once; the window awaits its confirm from here on.
     ///
     /// # Errors
     /// No window; the disk.
     pub fn arm(&mut self, confirm_deadline: i64) -> Result<(), MachineError> {
-        todo!()
+        unimplemented!()
     }
     /// Decides the open window: what was done stays.
     ///
     /// # Errors
     /// No window; it was decided otherwise; the disk.
     pub fn confirm(&mut self, now: i64) -> Result<Order, MachineError> {
-        todo!()
+        unimplemented!()
     }
     /// Decides the open window: everything goes back.
     ///
     /// # Errors
     /// No window; it was decided otherwise; the disk.
     pub fn revert(&mut self, why: &str, now: i64) -> Result<Vec<ResourceLine>, MachineError> {
-        todo!()
+        unimplemented!()
     }
     /// Puts right what somebody changed since the confirmed declaration was applied; no window, nothing swept.
     /// The same thing put right three times in an hour is left and said (HR-17).
@@ -258,11 +258,11 @@ impl Machine {
     /// # Errors
     /// A window is open; the disk.
     pub fn repair(&mut self, declaration: &Declaration, now: i64) -> Result<Applied, MachineError> {
-        todo!()
+        unimplemented!()
     }
     /// Gives the reserved room back, so that a failure can still be recorded on a full disk; the next apply takes
     /// it again.
     pub fn release_reserve(&self) {
-        todo!()
+        unimplemented!()
     }
 }

@@ -70,7 +70,7 @@ impl TargetPath {
 
     /// The components from the root on.
     pub fn components(&self) -> impl DoubleEndedIterator<Item = &str> {
-        self.0.split('/').skip(1)
+        self.0.get(1..).unwrap_or_default().split('/')
     }
 
     /// The last component.

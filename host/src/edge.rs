@@ -3,4 +3,7 @@
 pub mod clock;
 pub mod enrol;
 pub mod identity;
+pub mod disk;
 pub mod link;
+pub mod machine;
+pub mod window;

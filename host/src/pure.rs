@@ -1,1 +1,9 @@
 //! What decides on the host: values and `now` in, values with their reasons out.
+
+pub mod admit;
+pub mod confirm;
+pub mod epoch_choice;
+pub mod known_bad;
+pub mod orders;
+#[cfg(test)]
+pub(crate) mod sample;

@@ -1,9 +1,13 @@
 //! What decides on the host: values and `now` in, values with their reasons out.
 
 pub mod admit;
+pub mod agent;
 pub mod confirm;
 pub mod epoch_choice;
 pub mod known_bad;
 pub mod orders;
+pub mod outbound;
+pub mod report;
 #[cfg(test)]
 pub(crate) mod sample;
+pub mod standing;

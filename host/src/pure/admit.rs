@@ -9,7 +9,7 @@ use meshplan_schemas::epoch::Epoch;
 use meshplan_schemas::fleet_list::{FleetHead, Leaf, ProofError, ProvenLeaf};
 use meshplan_schemas::ident::{FleetName, NodeId};
 use meshplan_schemas::judge::{self, Judged, Known, Refusal};
-use meshplan_schemas::report::{Marks, RefusedOrder};
+use meshplan_schemas::report::{Mark, Marks, RefusedOrder};
 use meshplan_schemas::timestamp::Timestamp;
 use semver::Version;
 
@@ -98,10 +98,14 @@ pub enum Why {
     )]
     MarksLost,
     /// Nothing to judge by and it does not come from a reconciler.
-    #[error("this host holds no fleet list and cannot tell who may sign; it takes one only from a reconciler")]
+    #[error(
+        "this host holds no fleet list and cannot tell who may sign; it takes one only from a reconciler"
+    )]
     NoTrust,
     /// The timestamp has run out and it does not come from a reconciler.
-    #[error("the newest timestamp of this host has run out; a list or declaration counts only inside a session")]
+    #[error(
+        "the newest timestamp of this host has run out; a list or declaration counts only inside a session"
+    )]
     Stale,
     /// A head that does not follow the one before.
     #[error("revision {found} names another head as the one before it than the one that is held")]
@@ -180,11 +184,16 @@ pub fn admit(text: &str, bench: &Bench<'_>) -> Admission {
             return refused(text, vec![Why::Stale]);
         }
     }
+    if let Some(admission) = verified_before(kind, text, &envelope, bench) {
+        return admission;
+    }
     let own_claim = match (bench.anchor, kind) {
         (Some(_), _) => None,
         // Everything is lost: the session vouches for the head, which must at least be signed by its own authors.
         (None, FleetHead::TYPE) if bench.source == Source::Session => {
-            serde_json::from_slice(&envelope.payload).ok().map(|h: FleetHead| Anchor::of(&h))
+            serde_json::from_slice(&envelope.payload)
+                .ok()
+                .map(|h: FleetHead| Anchor::of(&h))
         }
         _ => return refused(text, vec![Why::NoTrust]),
     };
@@ -214,11 +223,46 @@ pub fn admit(text: &str, bench: &Bench<'_>) -> Admission {
             Admission::Declaration,
             |digest| held.declaration.as_ref().is_some_and(|d| d.digest == *digest),
         ),
-        Timestamp::TYPE => finish(text, judge::timestamp(bytes, &known), Admission::Timestamp, |digest| {
-            held.timestamp.as_ref().is_some_and(|t| t.digest == *digest)
-        }),
+        Timestamp::TYPE => finish(
+            text,
+            judge::timestamp(bytes, &known),
+            Admission::Timestamp,
+            |digest| held.timestamp.as_ref().is_some_and(|t| t.digest == *digest),
+        ),
         FleetHead::TYPE => head(text, judge::fleet_head(bytes, &known), held),
         other => refused(text, vec![Why::Kind(other.to_owned())]),
+    }
+}
+
+/// What bears the digest of the mark was verified here once and stays so (SG-12), also when its author has left since:
+/// if the disk lost its bytes they are taken again by the digest alone.
+fn verified_before(kind: &str, text: &str, envelope: &Envelope, bench: &Bench<'_>) -> Option<Admission> {
+    fn again<P: Payload>(text: &str, take: fn(Box<Kept<P>>) -> Admission) -> Option<Admission> {
+        Kept::read(text.to_owned()).ok().map(|kept| take(Box::new(kept)))
+    }
+    let (marks, held) = (bench.marks, bench.orders);
+    let digest = envelope.payload_digest();
+    let lost = |mark: Option<Mark>, held: bool| !held && mark.is_some_and(|m| m.digest == digest);
+    match kind {
+        _ if bench.marks_lost => None,
+        FleetHead::TYPE
+            if lost(
+                marks.revision,
+                held.head.as_ref().is_some_and(|h| h.digest == digest),
+            ) =>
+        {
+            again(text, Admission::Head)
+        }
+        Epoch::TYPE if lost(marks.epoch, held.epochs.contains_key(&digest)) => again(text, Admission::Epoch),
+        Declaration::TYPE
+            if lost(
+                marks.sequence,
+                held.declaration.as_ref().is_some_and(|d| d.digest == digest),
+            ) =>
+        {
+            again(text, Admission::Declaration)
+        }
+        _ => None,
     }
 }
 
@@ -297,3 +341,6 @@ pub fn record(proof: &ProvenLeaf, head: Option<&FleetHead>, own: NodeId) -> Resu
     }
     Ok(leaf)
 }
+
+#[cfg(test)]
+mod museum;

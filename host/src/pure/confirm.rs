@@ -114,6 +114,8 @@ pub enum Reason {
     Resource(String),
     /// The machine or the host stopped inside the window.
     Interrupted(String),
+    /// Refused before anything was touched.
+    NotBegun(String),
 }
 
 impl Reason {
@@ -133,6 +135,7 @@ impl std::fmt::Display for Reason {
             Self::Probe(words) | Self::Resource(words) => f.write_str(words),
             Self::CannotTell(words) => write!(f, "cannot tell: {words}"),
             Self::Interrupted(words) => write!(f, "interrupted: {words}"),
+            Self::NotBegun(words) => write!(f, "not begun: {words}"),
         }
     }
 }
@@ -164,7 +167,10 @@ impl Window {
             probes: None,
             asked_at: Some(now),
         };
-        (window, vec![Effect::Deadline(deadline), Effect::Renew, Effect::AskProbes])
+        (
+            window,
+            vec![Effect::Deadline(deadline), Effect::Renew, Effect::AskProbes],
+        )
     }
 
     /// Takes an event. After [`Effect::Confirm`] or [`Effect::Revert`] the window is closed and is dropped.
@@ -289,7 +295,10 @@ mod tests {
         let mut w = window();
         let effects = w.on(Event::Restarting { secs: 600 }, 1010);
         assert_eq!(effects.first(), Some(&Effect::Deadline(1180)));
-        assert!(!w.on(Event::Restarting { secs: 60 }, 1020).contains(&Effect::Deadline(1240)));
+        assert!(
+            !w.on(Event::Restarting { secs: 60 }, 1020)
+                .contains(&Effect::Deadline(1240))
+        );
         assert_eq!(closed(&w.on(Event::Tick, 1179)), None);
         assert_eq!(w.on(Event::Tick, 1180), [Effect::Revert(Reason::NoLink)]);
     }

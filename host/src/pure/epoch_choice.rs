@@ -110,7 +110,11 @@ pub fn choose(given: &Given<'_>) -> Choice {
         };
     }
     let content = Digest::of(kept.payload.policy.as_bytes());
-    if let Some(entry) = given.known_bad.get(&content).filter(|_| !kept.payload.again.contains(&content)) {
+    if let Some(entry) = given
+        .known_bad
+        .get(&content)
+        .filter(|_| !kept.payload.again.contains(&content))
+    {
         return Choice::KnownBad {
             epoch: digest,
             why: format!(
@@ -125,10 +129,14 @@ pub fn choose(given: &Given<'_>) -> Choice {
 /// The epochs that are still needed: the newest seen, the one that is to run, the one that runs.
 #[must_use]
 pub fn needed(given: &Given<'_>) -> Vec<Digest> {
-    [given.newest, chosen(given).map(|(_, digest)| digest), given.running]
-        .into_iter()
-        .flatten()
-        .collect()
+    [
+        given.newest,
+        chosen(given).map(|(_, digest)| digest),
+        given.running,
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
 }
 
 #[cfg(test)]
@@ -219,7 +227,12 @@ mod tests {
         world.run(first);
         // Epoch 2 was released while it slept; 3 is a canary for another.
         let release = sample::epoch(2, &policy(2), Targeting::everyone(), vec![in_force(&baseline)]);
-        let canary = sample::epoch(3, &policy(3), for_another(), vec![in_force(&release), in_force(&baseline)]);
+        let canary = sample::epoch(
+            3,
+            &policy(3),
+            for_another(),
+            vec![in_force(&release), in_force(&baseline)],
+        );
         world.see(&canary);
         let wanted = sample::kept(&release).digest;
         assert_eq!(world.choose(), Choice::Want(wanted));
@@ -240,7 +253,10 @@ mod tests {
         let abort = sample::epoch(3, &policy(1), Targeting::everyone(), vec![in_force(&baseline)]);
         let aborted = world.see(&abort);
         world.run(aborted);
-        assert_eq!(world.effective.as_deref(), Some("[scheduler]\nreconcile_secs = 1\n"));
+        assert_eq!(
+            world.effective.as_deref(),
+            Some("[scheduler]\nreconcile_secs = 1\n")
+        );
     }
 
     // holds: EP-3
@@ -274,7 +290,12 @@ mod tests {
         world.run(first);
         // Another overlay differs; this node has no such role.
         let text = format!("{}[roles.edge.qos]\nx = 1\n", policy(1));
-        let second = world.see(&sample::epoch(2, &text, Targeting::everyone(), vec![in_force(&canary)]));
+        let second = world.see(&sample::epoch(
+            2,
+            &text,
+            Targeting::everyone(),
+            vec![in_force(&canary)],
+        ));
         assert_eq!(world.choose(), Choice::Note(second));
     }
 

@@ -126,7 +126,10 @@ mod tests {
         memory.remember(sample::digest("web-2"), entry(1));
         let mut order = sample::declaration(9, &[("base", "base-1"), ("web", "web-2")]);
         let why = memory.refuses(&order).unwrap();
-        assert!(why.starts_with("web is known bad") && why.contains("web said 500"), "{why}");
+        assert!(
+            why.starts_with("web is known bad") && why.contains("web said 500"),
+            "{why}"
+        );
         order.again = vec![sample::digest("web-2")];
         assert_eq!(memory.refuses(&order), None);
         assert!(memory.lift(&order.again));
@@ -147,7 +150,11 @@ mod tests {
                 .collect::<Vec<_>>()
         };
         assert_eq!(names(Some("web")), ["web"]);
-        assert_eq!(names(Some("base")), ["db", "web"], "an unchanged module's probe blames the changes");
+        assert_eq!(
+            names(Some("base")),
+            ["db", "web"],
+            "an unchanged module's probe blames the changes"
+        );
         assert_eq!(names(None), ["db", "web"]);
     }
 

@@ -115,7 +115,9 @@ impl Orders {
     /// The newest epoch that is held: the highest number of the highest era.
     #[must_use]
     pub fn newest_epoch(&self) -> Option<&Kept<Epoch>> {
-        self.epochs.values().max_by_key(|e| (e.payload.era, e.payload.epoch))
+        self.epochs
+            .values()
+            .max_by_key(|e| (e.payload.era, e.payload.epoch))
     }
 
     /// What the newest seen epoch names as in force; nothing before the first.

@@ -155,7 +155,11 @@ mod tests {
         assert_eq!(q.on(Event::Up, 2), [Effect::Say(3)]);
         assert_eq!(q.on(Event::Tick, 2 + ANSWER_SECS), [Effect::Say(3)]);
         assert_eq!(q.on(Event::Ack(3), 40), [Effect::Delete(3)]);
-        assert_eq!(q.on(Event::Ack(3), 41), [], "the second acknowledgement says nothing new");
+        assert_eq!(
+            q.on(Event::Ack(3), 41),
+            [],
+            "the second acknowledgement says nothing new"
+        );
     }
 
     // holds: HR-11

@@ -128,7 +128,10 @@ pub(crate) fn leaf(node: NodeId, class: UpdateClass) -> Leaf {
 
 /// A head over the two nodes' records, and the proof of this node's.
 pub(crate) fn head(revision: u64, authors: &[u8]) -> (FleetHead, ProvenLeaf) {
-    let leaves = [leaf(NODE, UpdateClass::Required), leaf(OTHER_NODE, UpdateClass::Required)];
+    let leaves = [
+        leaf(NODE, UpdateClass::Required),
+        leaf(OTHER_NODE, UpdateClass::Required),
+    ];
     let bytes: Vec<Vec<u8>> = leaves.iter().map(|l| l.bytes().unwrap()).collect();
     let hashes: Vec<_> = bytes.iter().map(|b| merkle::leaf_hash(b)).collect();
     let head = FleetHead {

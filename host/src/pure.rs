@@ -2,3 +2,14 @@
 
 pub mod record;
 pub mod target_path;
+pub mod admit;
+pub mod agent;
+pub mod confirm;
+pub mod epoch_choice;
+pub mod known_bad;
+pub mod orders;
+pub mod outbound;
+pub mod report;
+#[cfg(test)]
+pub(crate) mod sample;
+pub mod standing;

@@ -9,6 +9,7 @@ use anyhow::Context as _;
 use meshplan_schemas::envelope::Signer as _;
 use meshplan_schemas::fleet_list::{Author, Reconciler};
 use tokio_util::sync::CancellationToken;
+use zeroize::Zeroizing;
 
 use super::client::SOCKET;
 use super::exit::Exit;
@@ -17,6 +18,7 @@ use crate::edge::activation::{self, Waker};
 use crate::edge::admission::{ADMISSION, Admissions};
 use crate::edge::clock::Clock;
 use crate::edge::desk::StoreDesk;
+use crate::edge::git_transport::Credentials;
 use crate::edge::health::Health;
 use crate::edge::http;
 use crate::edge::key_file::{KeyBundle, Passphrase};
@@ -79,7 +81,7 @@ pub async fn serve(config: &Config, stop: CancellationToken) -> anyhow::Result<(
     let health = Arc::new(Health::default());
     let (reports, report_task) = ReportWriter::start(store.clone(), waker.clone());
 
-    let credentials = config.forge.credentials_file.as_deref().map(crate::edge::git_transport::Credentials::read).transpose()?;
+    let credentials = credentials(config.forge.credentials_file.as_deref())?;
     let remote = Remote { url: config.forge.url.clone(), branch: config.branch.clone(), credentials };
     let mirror_path = config.state_dir.join("mirror");
     let mirror = tokio::task::spawn_blocking(move || Mirror::open(&mirror_path, remote)).await??;
@@ -164,6 +166,17 @@ pub async fn serve(config: &Config, stop: CancellationToken) -> anyhow::Result<(
     drop((mesh, report_task));
     store.close().await;
     Ok(())
+}
+
+/// The forge's credentials, where the configuration names a file.
+fn credentials(file: Option<&Path>) -> anyhow::Result<Option<Credentials>> {
+    let Some(file) = file else { return Ok(None) };
+    let text = Zeroizing::new(
+        std::fs::read_to_string(file).with_context(|| format!("cannot read forge.credentials_file {}", file.display()))?,
+    );
+    let credentials = Credentials::parse(&text)
+        .with_context(|| format!("{} is empty: it holds `user:password` or a token", file.display()))?;
+    Ok(Some(credentials))
 }
 
 fn settings(config: &Config, keys: &KeyBundle) -> Settings {

@@ -211,7 +211,7 @@ impl Admissions {
         let Some(leaf) = desk.store.leaf_by_key(&admission.transport_key).await? else {
             return Ok(admission.waiting());
         };
-        let node: NodeId = leaf.node;
+        let node: NodeId = leaf.leaf.id;
         let (Some(head), Some(record)) = (desk.store.newest_head().await?, desk.record(node).await?) else {
             return Ok(admission.waiting());
         };

@@ -63,7 +63,7 @@ impl StoreDesk {
     async fn leaf(&self, node: NodeId) -> Result<Option<Leaf>, StoreError> {
         let Some(head) = self.store.newest_head().await? else { return Ok(None) };
         let Some(leaf) = self.store.leaf_of(head.number, node).await? else { return Ok(None) };
-        Ok(serde_json::from_str(&leaf.text).ok())
+        Ok(Some(leaf.leaf))
     }
 
     /// The node's record with its proof against the newest head.
@@ -131,7 +131,7 @@ impl Desk for StoreDesk {
     fn record_of(&self, key: TransportKey) -> BoxFuture<'_, Result<Option<Leaf>, Unavailable>> {
         async move {
             let leaf = self.store.leaf_by_key(&key).await.map_err(unavailable)?;
-            Ok(leaf.and_then(|l| serde_json::from_str(&l.text).ok()))
+            Ok(leaf.map(|l| l.leaf))
         }
         .boxed()
     }

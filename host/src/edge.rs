@@ -1,9 +1,13 @@
 //! What acts on the host: I/O without opinions.
 
+pub mod accounts;
 pub mod clock;
 pub mod enrol;
 pub mod identity;
 pub mod disk;
+pub mod failpoint;
+pub mod ledger;
 pub mod link;
 pub mod machine;
+pub mod observe;
 pub mod window;

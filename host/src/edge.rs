@@ -2,10 +2,10 @@
 
 pub mod accounts;
 pub mod clock;
-pub mod enrol;
-pub mod identity;
 pub mod disk;
+pub mod enrol;
 pub mod failpoint;
+pub mod identity;
 pub mod ledger;
 pub mod link;
 pub mod machine;

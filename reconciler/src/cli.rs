@@ -8,6 +8,7 @@ use clap::{Parser, Subcommand};
 pub mod check;
 pub mod client;
 pub mod deliveries;
+pub mod demo;
 pub mod exit;
 pub mod fleet;
 pub mod invite;
@@ -21,7 +22,12 @@ use exit::Exit;
 #[command(name = "meshplan", version, max_term_width = 100)]
 pub struct Cli {
     /// The reconciler's configuration; needed by what talks to a running reconciler.
-    #[arg(long, global = true, env = "MESHPLAN_CONFIG", default_value = "/etc/meshplan/meshplan.toml")]
+    #[arg(
+        long,
+        global = true,
+        env = "MESHPLAN_CONFIG",
+        default_value = "/etc/meshplan/meshplan.toml"
+    )]
     pub config: PathBuf,
     /// Answer in JSON.
     #[arg(long, global = true)]
@@ -34,6 +40,8 @@ pub struct Cli {
 /// The nouns and verbs.
 #[derive(Debug, Subcommand)]
 pub enum Command {
+    /// Show a whole fleet at work on this machine: a forge, a reconciler, three hosts.
+    Demo(demo::Args),
     /// Run the reconciler.
     Serve,
     /// Check a fleet repository as the reconciler would.
@@ -53,6 +61,7 @@ impl Cli {
     /// What cannot be said in an exit code alone; the caller prints the chain.
     pub async fn run(&self, out: &mut dyn Write) -> anyhow::Result<Exit> {
         match &self.command {
+            Command::Demo(args) => demo::run(args, self.json, out).await,
             Command::Serve => serve::run(&self.config).await,
             Command::Check(args) => check::run(args, out),
             Command::Deliveries(args) => deliveries::run(args, &self.config, self.json, out).await,

@@ -179,10 +179,12 @@ impl RenderError {
             (kind, None) => kind.to_string(),
         };
         let help = match inner.kind() {
-            ErrorKind::UndefinedError => {
-                Some("a template sees `node`, `fleet`, `settings` and `nodes`; settings are declared in module.toml")
+            ErrorKind::UndefinedError => Some(
+                "a template sees `node`, `fleet`, `settings` and `nodes`; settings are declared in module.toml",
+            ),
+            ErrorKind::TemplateNotFound => {
+                Some("a template can include the templates of its own module's folder")
             }
-            ErrorKind::TemplateNotFound => Some("a template can include the templates of its own module's folder"),
             ErrorKind::UnknownFunction if message.contains("secret") => {
                 Some("secrets are not supported by this version yet")
             }

@@ -7,7 +7,9 @@ pub mod epoch_choice;
 pub mod known_bad;
 pub mod orders;
 pub mod outbound;
+pub mod record;
 pub mod report;
 #[cfg(test)]
 pub(crate) mod sample;
 pub mod standing;
+pub mod target_path;

@@ -88,7 +88,9 @@ impl Finding {
             Level::Error => Grade::ERROR,
             Level::Warning => Grade::WARNING,
         };
-        let mut group: Group<'_> = grade.primary_title(self.message.as_str()).elements(std::iter::empty::<Origin<'_>>());
+        let mut group: Group<'_> = grade
+            .primary_title(self.message.as_str())
+            .elements(std::iter::empty::<Origin<'_>>());
         if self.line > 0 {
             let snippet = Snippet::source(self.source.as_str())
                 .line_start(usize::try_from(self.line).unwrap_or(1))
@@ -101,7 +103,11 @@ impl Finding {
         if let Some(help) = &self.help {
             group = group.element(Grade::HELP.message(help.as_str()));
         }
-        let renderer = if color { Renderer::styled() } else { Renderer::plain() };
+        let renderer = if color {
+            Renderer::styled()
+        } else {
+            Renderer::plain()
+        };
         renderer.render(&[group])
     }
 
@@ -153,10 +159,10 @@ impl Source {
                 file: file.to_owned(),
                 bytes,
             }),
-            Err(_) if bytes.starts_with(&[0xff, 0xfe]) || bytes.starts_with(&[0xfe, 0xff]) => Err(
-                Finding::of_file(file, "this file is UTF-16, documents are UTF-8")
-                    .help("save it as UTF-8; a byte-order mark is accepted"),
-            ),
+            Err(_) if bytes.starts_with(&[0xff, 0xfe]) || bytes.starts_with(&[0xfe, 0xff]) => {
+                Err(Finding::of_file(file, "this file is UTF-16, documents are UTF-8")
+                    .help("save it as UTF-8; a byte-order mark is accepted"))
+            }
             Err(e) => {
                 let line = bytes[..e.valid_up_to()].iter().filter(|b| **b == b'\n').count() + 1;
                 Err(Finding::of_file(
@@ -164,6 +170,15 @@ impl Source {
                     format!("this file is not UTF-8: line {line} has a byte that is none"),
                 ))
             }
+        }
+    }
+
+    /// A file whose text cannot be had.
+    #[must_use]
+    pub fn empty(file: &str) -> Self {
+        Self {
+            file: file.to_owned(),
+            bytes: Arc::from(&b""[..]),
         }
     }
 
@@ -194,7 +209,10 @@ impl Source {
         let line_text = line_text.strip_suffix('\r').unwrap_or(line_text);
         let line_end = line_start + line_text.len();
         let count = |from: usize, to: usize| {
-            number(text.get(from..to.min(line_end).max(from)).map_or(0, |t| t.chars().count()))
+            number(
+                text.get(from..to.min(line_end).max(from))
+                    .map_or(0, |t| t.chars().count()),
+            )
         };
         Finding {
             line: number(before.matches('\n').count()).saturating_add(1),
@@ -270,7 +288,13 @@ mod tests {
         assert_eq!((finding.line, finding.column, finding.width), (2, 7, 1));
         assert_eq!(finding.to_string(), "a.toml:2:7: no twos");
         let shown = finding.render(false);
-        for part in ["error: no twos", "a.toml:2:7", "zwö = 2", "^", "help: take a three"] {
+        for part in [
+            "error: no twos",
+            "a.toml:2:7",
+            "zwö = 2",
+            "^",
+            "help: take a three",
+        ] {
             assert!(shown.contains(part), "{part:?} is not in\n{shown}");
         }
     }
@@ -278,7 +302,7 @@ mod tests {
     #[test]
     fn a_span_past_the_end_or_across_lines_is_cut_and_never_panics() {
         let source = source("ä = [\n1]");
-        for span in [0..1, 1..2, 0..99, 98..99, 9..9, 5..3] {
+        for span in [0..1, 1..2, 0..99, 98..99, 9..9, Range { start: 5, end: 3 }] {
             let finding = source.error(span, "x");
             assert!(!finding.render(true).is_empty());
         }
@@ -291,7 +315,10 @@ mod tests {
 
     #[test]
     fn the_nearest_name_is_near() {
-        assert_eq!(nearest("confrim_secs", ["confirm_secs", "apply_secs"]), Some("confirm_secs"));
+        assert_eq!(
+            nearest("confrim_secs", ["confirm_secs", "apply_secs"]),
+            Some("confirm_secs")
+        );
         assert_eq!(nearest("zebra", ["confirm_secs", "apply_secs"]), None);
     }
 

@@ -1,1 +1,17 @@
-//! Whole-program tests: a world of their own each.
+//! Whole-program tests, and the tests of the house itself.
+//!
+//! | module | what it holds |
+//! | --- | --- |
+//! | [`house`] | the rules that no compiler knows: arrows between rooms, names, requirement ids, documents |
+//! | [`world`] | the real programs in a folder of their own, with a forge beside them |
+//! | [`tree`] | the fleet repository that the worlds start from |
+//! | [`forge`] | a bare repository, served by real git over HTTP |
+//! | [`program`] | a started program: its output in a file, ended when dropped |
+//! | [`skip`] | what a machine lacks |
+
+pub mod forge;
+pub mod house;
+pub mod program;
+pub mod skip;
+pub mod tree;
+pub mod world;

@@ -70,9 +70,9 @@ CREATE TABLE contents (
 
 CREATE TABLE assignments (
     node   TEXT NOT NULL,
-    module TEXT NOT NULL,
+    scope  TEXT NOT NULL,
     doc    TEXT NOT NULL,
-    PRIMARY KEY (node, module)
+    PRIMARY KEY (node, scope)
 );
 
 CREATE TABLE accepted (

@@ -6,16 +6,17 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use jiff::{SignedDuration, Timestamp};
+use meshplan_schemas::finding::Finding;
 use meshplan_schemas::ident::{CommitId, FleetName};
 
 use super::activation::Waker;
 use super::health::Health;
-use super::mirror::{FetchError, Mirror, MirrorError};
+use super::mirror::{self, FetchError, Mirror, MirrorError};
 use super::store::act::Cursor;
 use super::store::{Store, StoreError};
-use crate::pure::compose::{ComposeError, compose_tree};
+use crate::pure::compose::{TreeError, compose_tree};
 use crate::pure::decide::{NewCommit, Tree};
-use crate::pure::source_tree::{self, SourceTree};
+use crate::pure::source_tree::{EntryKind, SourceTree, shown_path};
 
 /// After a look that failed the next one comes after so many seconds, or the poll interval when that is less.
 const RETRY_SECS: i64 = 5;
@@ -128,8 +129,24 @@ impl Repository {
             Err(_) => (None, SignedDuration::from_secs(RETRY_SECS)),
         };
         self.next_look = now.checked_add(wait).ok();
-        let Some(looked) = result else { return Ok(News::default()) };
+        let Some(mut looked) = result else { return Ok(News::default()) };
         health.clear("repository");
+        if let Looked::Branch { head, commits } = &mut looked {
+            // A branch that was set back stands on a commit that had its delivery: the same one never becomes two.
+            let tip_known = cursor.as_ref() != Some(head) && store.delivery(head).await?.is_some();
+            if tip_known {
+                let sentence = format!(
+                    "the branch {} was set back to {}, which was delivered before: nothing is undone by that; \
+                     revert with a new commit",
+                    self.branch,
+                    head.short()
+                );
+                health.set("rewritten", sentence);
+                commits.clear();
+            } else if !commits.is_empty() {
+                health.clear("rewritten");
+            }
+        }
         Ok(self.news(looked, cursor, health))
     }
 
@@ -226,13 +243,16 @@ fn fetch(mirror: &mut Mirror, known: Option<&CommitId>) -> Result<Looked, LookEr
     Ok(Looked::Branch { head, commits })
 }
 
-fn composed(entries: Vec<super::mirror::TreeEntry>, fleet: &FleetName, branch: &str) -> Tree {
-    let (tree, mut findings) = SourceTree::from_entries(entries.into_iter().map(entry).collect());
+fn composed(entries: Vec<mirror::TreeEntry>, fleet: &FleetName, branch: &str) -> Tree {
+    let mut findings = Vec::new();
+    let entries = entries.into_iter().map(|e| entry(e, &mut findings)).collect();
+    let (tree, of_paths) = SourceTree::from_entries(entries);
+    findings.extend(of_paths);
     match compose_tree(&tree, Some(fleet), Some(branch)) {
         Ok(composed) if findings.is_empty() => Tree::Composed(Arc::new(composed)),
         Ok(_) => Tree::Invalid(said(&findings)),
-        Err(ComposeError::NoFleet(why)) => Tree::Gone(why),
-        Err(ComposeError::Findings(more)) => {
+        Err(TreeError::NoFleet(why)) => Tree::Gone(why),
+        Err(TreeError::Findings(more)) => {
             findings.extend(more);
             findings.sort();
             Tree::Invalid(said(&findings))
@@ -240,15 +260,28 @@ fn composed(entries: Vec<super::mirror::TreeEntry>, fleet: &FleetName, branch: &
     }
 }
 
-fn entry(entry: super::mirror::TreeEntry) -> source_tree::RawEntry {
-    todo!("{entry:?}")
+/// A mirror's entry as the pure tree takes it. What is too large was not loaded; it is said, and stands as nothing.
+fn entry(entry: mirror::TreeEntry, findings: &mut Vec<Finding>) -> (Vec<u8>, EntryKind, Arc<[u8]>) {
+    let kind = match entry.kind {
+        mirror::EntryKind::Blob { .. } => EntryKind::Blob,
+        mirror::EntryKind::Symlink => EntryKind::Symlink,
+        mirror::EntryKind::Submodule => EntryKind::Submodule,
+    };
+    let bytes = match entry.content {
+        mirror::Content::Bytes(bytes) => bytes,
+        mirror::Content::TooLarge { bytes } => {
+            let message = format!("this file has {bytes} bytes, more than is read of one");
+            findings.push(Finding::of_file(&shown_path(&entry.path), message));
+            Arc::from([])
+        }
+    };
+    (entry.path, kind, bytes)
 }
 
 /// Findings as one sentence for the transition; the first few whole, the rest counted.
-fn said(findings: &[meshplan_schemas::finding::Finding]) -> String {
+fn said(findings: &[Finding]) -> String {
     const SHOWN: usize = 5;
-    let errors: Vec<_> =
-        findings.iter().filter(|f| f.level == meshplan_schemas::finding::Level::Error).collect();
+    let errors: Vec<_> = findings.iter().filter(|f| f.is_error()).collect();
     let mut text: Vec<String> = errors.iter().take(SHOWN).map(ToString::to_string).collect();
     if errors.len() > SHOWN {
         text.push(format!("and {} more; `meshplan check` shows all", errors.len() - SHOWN));

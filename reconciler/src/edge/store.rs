@@ -43,7 +43,7 @@ use sqlx::{Connection as _, SqlSafeStr as _};
 use tokio::sync::watch;
 
 use super::clock::Clock;
-use db::{Db, args};
+use db::{Db, SqliteFile, args};
 pub use error::StoreError;
 pub use orders::OrderKind;
 
@@ -220,7 +220,11 @@ async fn open_sqlite(path: &Path) -> Result<Db, StoreError> {
         .connect_with(options.read_only(true))
         .await
         .map_err(opening)?;
-    Ok(Db::Sqlite { read, write })
+    let file = SqliteFile::at(path).map_err(|source| StoreError::Unreachable {
+        path: path.to_owned(),
+        source,
+    })?;
+    Ok(Db::Sqlite { read, write, file })
 }
 
 /// A pool that gives up a connection which still counts itself inside a transaction: SQLite ends a transaction by

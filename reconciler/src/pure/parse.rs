@@ -101,30 +101,34 @@ impl Reading {
 
     fn entry(&mut self, path: &str, entry: &Entry) {
         let parts: Vec<&str> = path.split('/').collect();
-        let ours = matches!(path, "fleet.toml" | "rotations.toml" | "allowed_signers") || FOLDERS.contains(&parts[0]);
+        let ours = matches!(path, "fleet.toml" | "rotations.toml" | "allowed_signers")
+            || FOLDERS.contains(&parts[0]);
         if !ours {
             self.near_miss(path, &parts);
             return;
         }
-        if !self.is_plain(path, entry) {
-            return;
-        }
-        match parts.as_slice() {
-            ["fleet.toml"] => self.documents.fleet = self.document(path, entry),
-            ["rotations.toml"] => self.not_empty(path, entry),
-            ["policy", "base.toml"] => self.documents.base = self.document(path, entry),
+        // What is refused keeps its name, without content: nothing that refers to it is called wrong as well.
+        let bytes = self.is_plain(path, entry).then_some(&entry.bytes);
+        self.place(path, &parts, bytes);
+    }
+
+    fn place(&mut self, path: &str, parts: &[&str], bytes: Option<&Arc<[u8]>>) {
+        match parts {
+            ["fleet.toml"] => self.documents.fleet = Some(self.document(path, bytes)),
+            ["rotations.toml"] => self.not_empty(path, bytes),
+            ["policy", "base.toml"] => self.documents.base = Some(self.document(path, bytes)),
             ["policy", "roles", file] if toml(file) => {
-                if let Some((name, document)) = self.named(path, file, entry) {
+                if let Some((name, document)) = self.named(path, file, bytes) {
                     self.documents.overlays.insert(name, document);
                 }
             }
             ["plans", file] if toml(file) => {
-                if let Some((name, document)) = self.named(path, file, entry) {
+                if let Some((name, document)) = self.named(path, file, bytes) {
                     self.documents.plans.insert(name, document);
                 }
             }
             ["nodes", between @ .., file] if toml(file) => {
-                if let Some((name, document)) = self.named(path, file, entry) {
+                if let Some((name, document)) = self.named(path, file, bytes) {
                     let in_revoked = between.first() == Some(&"revoked");
                     self.documents.nodes.push(NodeDocument {
                         name,
@@ -133,10 +137,17 @@ impl Reading {
                     });
                 }
             }
-            ["modules", module, rest @ ..] if !rest.is_empty() => self.module_file(path, module, &rest.join("/"), entry),
+            ["modules", module, rest @ ..] if !rest.is_empty() => {
+                self.module_file(path, module, &rest.join("/"), bytes);
+            }
             ["checks" | "secrets", .., file] if !bystander(file) => {
-                let help = "it would have to be honoured, so it is not skipped in silence: take it out for now";
-                self.say(path, format!("`{}/` is not supported by this version yet", parts[0]), help);
+                let help =
+                    "it would have to be honoured, so it is not skipped in silence: take it out for now";
+                self.say(
+                    path,
+                    format!("`{}/` is not supported by this version yet", parts[0]),
+                    help,
+                );
             }
             [folder, .., file] if toml(file) => {
                 let expected = match *folder {
@@ -152,12 +163,17 @@ impl Reading {
 
     /// Says when a path outside looks like a misspelt path of ours.
     fn near_miss(&mut self, path: &str, parts: &[&str]) {
-        let known: &[&str] = if parts.len() == 1 { &["fleet.toml", "rotations.toml"] } else { &FOLDERS };
+        let known: &[&str] = if parts.len() == 1 {
+            &["fleet.toml", "rotations.toml"]
+        } else {
+            &FOLDERS
+        };
         if path.ends_with(".toml")
             && let Some(near) = nearest(parts[0], known.iter().copied())
         {
             let finding = Finding::of_file(&shown_path(path.as_bytes()), "this file is no part of the fleet");
-            self.findings.push(finding.help(format!("did you mean `{near}`?")).warning());
+            self.findings
+                .push(finding.help(format!("did you mean `{near}`?")).warning());
         }
     }
 
@@ -176,43 +192,56 @@ impl Reading {
                 false
             }
             EntryKind::Blob if entry.bytes.starts_with(LFS_POINTER) && entry.bytes.len() < 1024 => {
-                let help = "nodes would get these three lines: commit the file itself (`git lfs migrate export`)";
+                let help =
+                    "nodes would get these three lines: commit the file itself (`git lfs migrate export`)";
                 self.say(path, "this is a git-lfs pointer, not the file", help);
                 false
             }
             EntryKind::Blob if !module && entry.bytes.len() > DOCUMENT_BYTES => {
                 let message = format!("this document has {} bytes", entry.bytes.len());
-                self.say(path, message, &format!("a document is at most {DOCUMENT_BYTES} bytes"));
+                self.say(
+                    path,
+                    message,
+                    &format!("a document is at most {DOCUMENT_BYTES} bytes"),
+                );
                 false
             }
             EntryKind::Blob => true,
         }
     }
 
-    fn document<T: Read>(&mut self, path: &str, entry: &Entry) -> Option<Document<T>> {
-        match Source::new(&shown_path(path.as_bytes()), Arc::clone(&entry.bytes)) {
+    fn document<T: Read>(&mut self, path: &str, bytes: Option<&Arc<[u8]>>) -> Document<T> {
+        let shown = shown_path(path.as_bytes());
+        let Some(bytes) = bytes else {
+            return Document {
+                source: Source::empty(&shown),
+                read: None,
+            };
+        };
+        match Source::new(&shown, Arc::clone(bytes)) {
             Ok(source) => {
                 let read = read::document(&source, &mut self.findings);
-                Some(Document { source, read })
+                Document { source, read }
             }
             Err(finding) => {
                 self.findings.push(finding);
-                // Without a text there is no place to show; the name still counts.
-                let source = Source::new(path, Arc::from(&b""[..])).ok()?;
-                Some(Document { source, read: None })
+                Document {
+                    source: Source::empty(&shown),
+                    read: None,
+                }
             }
         }
     }
 
     /// The document and the name that its file gives it.
-    fn named<N, T>(&mut self, path: &str, file: &str, entry: &Entry) -> Option<(N, Document<T>)>
+    fn named<N, T>(&mut self, path: &str, file: &str, bytes: Option<&Arc<[u8]>>) -> Option<(N, Document<T>)>
     where
         N: FromStr<Err: Display>,
         T: Read,
     {
         let stem = file.strip_suffix(".toml").unwrap_or(file);
         match stem.parse() {
-            Ok(name) => self.document(path, entry).map(|document| (name, document)),
+            Ok(name) => Some((name, self.document(path, bytes))),
             Err(e) => {
                 self.say(path, format!("the file's name gives no name: {e}"), "rename the file");
                 None
@@ -220,18 +249,18 @@ impl Reading {
         }
     }
 
-    fn not_empty(&mut self, path: &str, entry: &Entry) {
+    fn not_empty(&mut self, path: &str, bytes: Option<&Arc<[u8]>>) {
         let says_something = |line: &[u8]| {
             let line = line.trim_ascii();
             !line.is_empty() && !line.starts_with(b"#")
         };
-        if entry.bytes.split(|b| *b == b'\n').any(says_something) {
+        if bytes.is_some_and(|bytes| bytes.split(|b| *b == b'\n').any(says_something)) {
             let help = "it would have to be honoured, so it is not skipped in silence: empty it for now";
             self.say(path, "rotations are not supported by this version yet", help);
         }
     }
 
-    fn module_file(&mut self, path: &str, module: &str, inside: &str, entry: &Entry) {
+    fn module_file(&mut self, path: &str, module: &str, inside: &str, bytes: Option<&Arc<[u8]>>) {
         let name: ModuleName = match module.parse() {
             Ok(name) => name,
             Err(e) => {
@@ -240,19 +269,20 @@ impl Reading {
             }
         };
         if inside == "module.toml" {
-            let document = self.document(path, entry);
-            self.documents.modules.entry(name).or_default().document = document;
+            let document = self.document(path, bytes);
+            self.documents.modules.entry(name).or_default().document = Some(document);
             return;
         }
+        let bytes = bytes.map_or_else(|| Arc::from(&b""[..]), Arc::clone);
         let sum = self.module_bytes.entry(name.clone()).or_default();
         let before = *sum;
-        *sum = sum.saturating_add(u64::try_from(entry.bytes.len()).unwrap_or(u64::MAX));
+        *sum = sum.saturating_add(u64::try_from(bytes.len()).unwrap_or(u64::MAX));
         if before <= BUNDLE_BYTES && *sum > BUNDLE_BYTES {
             let message = format!("with this file the module is larger than {BUNDLE_BYTES} bytes");
             self.say(path, message, "large files belong into artifacts");
         }
         let folder = self.documents.modules.entry(name).or_default();
-        folder.files.insert(inside.to_owned(), Arc::clone(&entry.bytes));
+        folder.files.insert(inside.to_owned(), bytes);
     }
 
     fn module_folders(&mut self) {
@@ -262,7 +292,11 @@ impl Reading {
             .collect();
         for path in bare {
             let message = format!("this folder has no `{path}/module.toml`");
-            self.say(&path, message, "a module needs one; `meshplan schema module` prints what it holds");
+            self.say(
+                &path,
+                message,
+                "a module needs one; `meshplan schema module` prints what it holds",
+            );
         }
     }
 }

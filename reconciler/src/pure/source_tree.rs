@@ -62,7 +62,10 @@ impl SourceTree {
                 continue;
             };
             if let Some(other) = other_spelling(&mut spellings, &path) {
-                let message = format!("this path differs from `{}` only by case", shown_path(other.as_bytes()));
+                let message = format!(
+                    "this path differs from `{}` only by case",
+                    shown_path(other.as_bytes())
+                );
                 findings.push(
                     Finding::of_file(&shown, message)
                         .help("rename one of them: on some file systems they are one"),

@@ -125,13 +125,20 @@ pub fn validate(documents: Documents) -> Result<Validated, Vec<Finding>> {
     let (Some(fleet), false) = (fleet, refused) else {
         return Err(findings);
     };
-    let fleet_vars = documents.fleet.and_then(|d| d.read).map(|f| f.vars).unwrap_or_default();
+    let fleet_vars = documents
+        .fleet
+        .and_then(|d| d.read)
+        .map(|f| f.vars)
+        .unwrap_or_default();
     let revoked = nodes::revoked(&documents.nodes);
     let mut nodes: Vec<Record> = (documents.nodes.into_iter().zip(memberships))
         .filter_map(|(node, modules)| {
             Some(Record {
                 name: node.name,
-                file: node.document.read.filter(|file| !node.in_revoked && !file.revoked)?,
+                file: node
+                    .document
+                    .read
+                    .filter(|file| !node.in_revoked && !file.revoked)?,
                 source: node.document.source,
                 modules,
             })
@@ -184,7 +191,9 @@ impl Names {
             }
             nodes.insert(node.name.clone());
             for role in node.document.read.iter().flat_map(|file| &file.roles) {
-                carried.entry(role.value.clone()).or_insert_with(|| (at, role.span.clone()));
+                carried
+                    .entry(role.value.clone())
+                    .or_insert_with(|| (at, role.span.clone()));
             }
         }
         let of_modules = (documents.modules.values())
@@ -206,16 +215,20 @@ impl Names {
     fn module(&self, source: &Source, name: &ModuleName, span: &std::ops::Range<usize>) -> Option<Finding> {
         (!self.modules.contains(name)).then(|| {
             let known = self.modules.iter().map(ModuleName::as_str);
-            (source.error(span.clone(), format!("there is no module `{name}`")))
-                .help(did_you_mean(name.as_str(), known).unwrap_or_else(|| format!("make `modules/{name}/module.toml`")))
+            (source.error(span.clone(), format!("there is no module `{name}`"))).help(
+                did_you_mean(name.as_str(), known)
+                    .unwrap_or_else(|| format!("make `modules/{name}/module.toml`")),
+            )
         })
     }
 
     fn node(&self, source: &Source, name: &NodeName, span: &std::ops::Range<usize>) -> Option<Finding> {
         (!self.nodes.contains(name)).then(|| {
             let known = self.nodes.iter().map(NodeName::as_str);
-            (source.error(span.clone(), format!("there is no node `{name}`")))
-                .help(did_you_mean(name.as_str(), known).unwrap_or_else(|| format!("`meshplan node add {name}` makes its record")))
+            (source.error(span.clone(), format!("there is no node `{name}`"))).help(
+                did_you_mean(name.as_str(), known)
+                    .unwrap_or_else(|| format!("`meshplan node add {name}` makes its record")),
+            )
         })
     }
 
@@ -223,24 +236,38 @@ impl Names {
         (!self.knows_role(role)).then(|| {
             let known = self.carried.keys().chain(&self.meant).map(RoleName::as_str);
             let message = format!("there is no role `{role}`: no record, overlay or module names it");
-            source.error(span.clone(), message).maybe_help(did_you_mean(role.as_str(), known))
+            source
+                .error(span.clone(), message)
+                .maybe_help(did_you_mean(role.as_str(), known))
         })
     }
 
     /// A role that no record carries, or that only records name, is a warning (FR-5).
     fn warn_of_lone_roles(&self, documents: &Documents, findings: &mut Vec<Finding>) {
-        for (role, (at, span)) in self.carried.iter().filter(|(role, _)| !self.meant.contains(*role)) {
+        for (role, (at, span)) in self
+            .carried
+            .iter()
+            .filter(|(role, _)| !self.meant.contains(*role))
+        {
             let known = self.meant.iter().map(RoleName::as_str);
             let source = &documents.nodes[*at].document.source;
-            let message = format!("the role `{role}` is named by records only: no overlay and no module knows it");
+            let message =
+                format!("the role `{role}` is named by records only: no overlay and no module knows it");
             findings.push(
-                source.error(span.clone(), message).maybe_help(did_you_mean(role.as_str(), known)).warning(),
+                source
+                    .error(span.clone(), message)
+                    .maybe_help(did_you_mean(role.as_str(), known))
+                    .warning(),
             );
         }
         if documents.nodes.is_empty() {
             return;
         }
-        for role in documents.overlays.keys().filter(|role| !self.carried.contains_key(*role)) {
+        for role in documents
+            .overlays
+            .keys()
+            .filter(|role| !self.carried.contains_key(*role))
+        {
             let file = documents.overlays[role].source.file();
             findings.push(Finding::of_file(file, format!("no record carries the role `{role}`")).warning());
         }

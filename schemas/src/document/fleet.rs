@@ -66,7 +66,7 @@ pub struct RotationDefaults {
     pub require_trusted_clock_for_scheduled_activation: bool,
 }
 
-const NOT_YET: &str = "this part of a fleet is not supported by this version yet";
+const NOT_YET: &str = "`{}` is not supported by this version yet";
 /// Keys of page 01 that must not be dropped in silence.
 const LATER: &[RefusedKey] = &[
     ("components", NOT_YET),
@@ -167,7 +167,10 @@ pub enum SignedCommits {
 
 impl Read for SignedCommits {
     fn read(value: &Spanned<DeValue<'_>>, reader: &mut Reader<'_>) -> Option<Self> {
-        reader.word(value, &[("off", Self::Off), ("tip", Self::Tip), ("every", Self::Every)])
+        reader.word(
+            value,
+            &[("off", Self::Off), ("tip", Self::Tip), ("every", Self::Every)],
+        )
     }
 }
 impl JsonSchema for SignedCommits {

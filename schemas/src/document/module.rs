@@ -8,26 +8,39 @@ use toml::Spanned;
 use toml::de::DeValue;
 
 use super::read::{At, Read, Reader, RefusedKey, table};
-use super::scalar::{
-    FileMode, HostPort, Identifier, Int, Owner, PlainUrl, SourcePath, TargetPath,
-};
+use super::scalar::{FileMode, HostPort, Identifier, Int, Owner, PlainUrl, SourcePath, TargetPath};
 use super::var::Var;
 use crate::declaration::Mode;
 use crate::ident::{ModuleName, ResourceId, RoleName};
 
 macro_rules! kinds_later {
     ($($kind:literal),+) => {
-        &[$(($kind, concat!("the kind `", $kind, "` is not supported by this version"))),+]
+        &[$(($kind, "the kind `{}` is not supported by this version")),+]
     };
 }
 /// Kinds of page 06 that this build does not know.
 const KINDS_LATER: &[RefusedKey] = kinds_later!(
-    "user", "group", "package", "archive", "bundle", "service", "process", "container", "network", "volume", "filter",
-    "private_network", "sysctl", "kernel-module", "action", "upgrade", "reboot"
+    "user",
+    "group",
+    "package",
+    "archive",
+    "bundle",
+    "service",
+    "process",
+    "container",
+    "network",
+    "volume",
+    "filter",
+    "private_network",
+    "sysctl",
+    "kernel-module",
+    "action",
+    "upgrade",
+    "reboot"
 );
 const RESOURCE_LATER: &[RefusedKey] = &[
-    ("not_reversible", "this is not supported by this version yet"),
-    ("forward_only", "this is not supported by this version yet"),
+    ("not_reversible", "`{}` is not supported by this version yet"),
+    ("forward_only", "`{}` is not supported by this version yet"),
 ];
 
 table! {
@@ -177,7 +190,11 @@ pub enum SettingKind {
 }
 impl Read for SettingKind {
     fn read(value: &Spanned<DeValue<'_>>, reader: &mut Reader<'_>) -> Option<Self> {
-        let kinds = [("string", Self::String), ("integer", Self::Integer), ("boolean", Self::Boolean)];
+        let kinds = [
+            ("string", Self::String),
+            ("integer", Self::Integer),
+            ("boolean", Self::Boolean),
+        ];
         reader.word(value, &kinds)
     }
 }
@@ -194,17 +211,28 @@ impl Setting {
             (SettingKind::Integer, _) => return Some("must be a whole number".to_owned()),
         };
         if let Some(number) = number {
-            if let Some(At { value: Whole(min), .. }) = &self.min && number < *min {
+            if let Some(At {
+                value: Whole(min), ..
+            }) = &self.min
+                && number < *min
+            {
                 return Some(format!("must be {min} or more, this is {number}"));
             }
-            if let Some(At { value: Whole(max), .. }) = &self.max && number > *max {
+            if let Some(At {
+                value: Whole(max), ..
+            }) = &self.max
+                && number > *max
+            {
                 return Some(format!("must be {max} or less, this is {number}"));
             }
         }
         match &self.one_of {
             Some(allowed) if !allowed.value.contains(value) => {
-                let list: Vec<String> =
-                    allowed.value.iter().filter_map(|v| serde_json::to_string(v).ok()).collect();
+                let list: Vec<String> = allowed
+                    .value
+                    .iter()
+                    .filter_map(|v| serde_json::to_string(v).ok())
+                    .collect();
                 Some(format!("must be one of {}", list.join(", ")))
             }
             _ => None,
@@ -220,7 +248,13 @@ impl Read for Settings {
     fn read(value: &Spanned<DeValue<'_>>, reader: &mut Reader<'_>) -> Option<Self> {
         let pairs = reader.map(value, |key| key.parse::<Identifier>())?;
         let named = pairs.into_iter().map(|(key, value)| {
-            (key.value.0, At { value, span: key.span })
+            (
+                key.value.0,
+                At {
+                    value,
+                    span: key.span,
+                },
+            )
         });
         Some(Self(named.collect()))
     }

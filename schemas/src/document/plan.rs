@@ -154,10 +154,14 @@ pub enum Wait {
     Sent,
 }
 
-const NOT_YET: &str = "this part of a plan is not supported by this version yet";
+const NOT_YET: &str = "`{}` is not supported by this version yet";
 /// Keys of page 03 that must not be dropped in silence.
-const PLAN_LATER: &[RefusedKey] =
-    &[("window", NOT_YET), ("canary", NOT_YET), ("max_removals", NOT_YET), ("revert_pr", NOT_YET)];
+const PLAN_LATER: &[RefusedKey] = &[
+    ("window", NOT_YET),
+    ("canary", NOT_YET),
+    ("max_removals", NOT_YET),
+    ("revert_pr", NOT_YET),
+];
 const STAGE_LATER: &[RefusedKey] = &[("budget", NOT_YET), ("spread_links", NOT_YET)];
 
 table! {
@@ -259,9 +263,15 @@ impl FromStr for Covers {
             "gate" => Ok(Self::Gate),
             "*" => Ok(Self::Everything),
             other => match other.split_once(':') {
-                Some(("module", name)) => name.parse().map(Self::Module).map_err(|e: crate::ident::NameError| e.to_string()),
+                Some(("module", name)) => name
+                    .parse()
+                    .map(Self::Module)
+                    .map_err(|e: crate::ident::NameError| e.to_string()),
                 Some(("component", repo)) if !repo.is_empty() => Ok(Self::Component(repo.to_owned())),
-                _ => Err("a plan covers `module:<name>`, `policy`, `list`, `gate`, `component:<repo>` or `*`".to_owned()),
+                _ => Err(
+                    "a plan covers `module:<name>`, `policy`, `list`, `gate`, `component:<repo>` or `*`"
+                        .to_owned(),
+                ),
             },
         }
     }

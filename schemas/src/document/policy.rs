@@ -9,9 +9,13 @@ use super::read::{At, Read, Reader, RefusedKey, table};
 use super::scalar::{Int, Secs, SomeSecs, TimeOfDay, Zone};
 use crate::ident::NodeName;
 
-const NOT_POLICY: &str = "not policy: policy is scheduler, link_monitor, qos, traversal and nothing else";
-const SECTIONS_ELSEWHERE: &[RefusedKey] =
-    &[("identity", NOT_POLICY), ("peers", NOT_POLICY), ("auth", NOT_POLICY), ("mesh", NOT_POLICY)];
+const NOT_POLICY: &str = "`{}` is not policy: policy is scheduler, link_monitor, qos, traversal and nothing else";
+const SECTIONS_ELSEWHERE: &[RefusedKey] = &[
+    ("identity", NOT_POLICY),
+    ("peers", NOT_POLICY),
+    ("auth", NOT_POLICY),
+    ("mesh", NOT_POLICY),
+];
 
 table! {
     /// Policy, as it is written: for every node, or for those that carry a role.
@@ -49,7 +53,7 @@ table! {
     /// A maintenance window.
     pub struct MaintenanceWindow;
     /// The days on which it opens.
-    "days" days: Vec<Day>,
+    "days" days: Days,
     /// When it opens.
     "from" from: TimeOfDay,
     /// When it shuts.
@@ -113,7 +117,42 @@ pub enum Way {
 }
 impl Read for Way {
     fn read(value: &Spanned<DeValue<'_>>, reader: &mut Reader<'_>) -> Option<Self> {
-        reader.word(value, &[("direct", Self::Direct), ("relay", Self::Relay), ("bus", Self::Bus)])
+        reader.word(
+            value,
+            &[
+                ("direct", Self::Direct),
+                ("relay", Self::Relay),
+                ("bus", Self::Bus),
+            ],
+        )
+    }
+}
+
+/// The days of a window, at least one.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Days(pub Vec<Day>);
+
+impl Read for Days {
+    fn read(value: &Spanned<DeValue<'_>>, reader: &mut Reader<'_>) -> Option<Self> {
+        let days = reader.array(value)?;
+        if days.is_empty() {
+            let message = format!("`{}` is empty: the window would never open", reader.path());
+            reader.error(value.span(), message);
+            return None;
+        }
+        Some(Self(days))
+    }
+}
+impl JsonSchema for Days {
+    fn inline_schema() -> bool {
+        true
+    }
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Days".into()
+    }
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        let day = generator.subschema_for::<Day>();
+        json_schema!({ "type": "array", "items": day, "minItems": 1 })
     }
 }
 

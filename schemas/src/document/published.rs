@@ -42,7 +42,12 @@ pub struct TableSchema {
 }
 
 fn prose(doc: &str) -> String {
-    doc.lines().map(str::trim).collect::<Vec<_>>().join(" ").trim().to_owned()
+    doc.lines()
+        .map(str::trim)
+        .collect::<Vec<_>>()
+        .join(" ")
+        .trim()
+        .to_owned()
 }
 
 impl TableSchema {

@@ -45,7 +45,7 @@ pub struct Reader<'s> {
     path: Vec<String>,
 }
 
-/// A key that is known and still refused, with the reason that a person reads.
+/// A key that is known and still refused, with the reason that a person reads; `{}` in it is the key's path.
 pub type RefusedKey = (&'static str, &'static str);
 
 /// A cascade of syntax errors says no more than its first few.
@@ -77,7 +77,10 @@ pub fn document<T: Read>(source: &Source, findings: &mut Vec<Finding>) -> Option
         path: Vec::new(),
     };
     let span = table.span();
-    T::read(&Spanned::new(span, DeValue::Table(table.into_inner())), &mut reader)
+    T::read(
+        &Spanned::new(span, DeValue::Table(table.into_inner())),
+        &mut reader,
+    )
 }
 
 impl Reader<'_> {
@@ -101,7 +104,11 @@ impl Reader<'_> {
 
     /// Says that a value has the wrong type.
     pub fn wrong_type(&mut self, value: &Spanned<DeValue<'_>>, wanted: &str) {
-        let message = format!("`{}` must be {wanted}, this is {}", self.path(), type_words(value.get_ref()));
+        let message = format!(
+            "`{}` must be {wanted}, this is {}",
+            self.path(),
+            type_words(value.get_ref())
+        );
         self.error(value.span(), message);
     }
 
@@ -125,7 +132,7 @@ impl Reader<'_> {
             let path = self.path();
             self.path.pop();
             if let Some((_, reason)) = refused.iter().find(|(word, _)| *word == name) {
-                self.error(key.span(), format!("`{path}`: {reason}"));
+                self.error(key.span(), reason.replace("{}", &path));
             } else {
                 let help = did_you_mean(name, known.iter().copied())
                     .unwrap_or_else(|| format!("known here: {}", known.join(", ")));
@@ -147,7 +154,12 @@ impl Reader<'_> {
     }
 
     /// The value of a key, or what its absence means; says so when it must be there.
-    pub fn field<T: Read>(&mut self, table: &DeTable<'_>, key: &str, within: &Spanned<DeValue<'_>>) -> Option<T> {
+    pub fn field<T: Read>(
+        &mut self,
+        table: &DeTable<'_>,
+        key: &str,
+        within: &Spanned<DeValue<'_>>,
+    ) -> Option<T> {
         match self.key(table, key)? {
             Some(value) => Some(value),
             None => T::missing().or_else(|| {
@@ -188,7 +200,11 @@ impl Reader<'_> {
         }
         let known = words.iter().map(|(word, _)| *word);
         let list: Vec<&str> = known.clone().collect();
-        let message = format!("`{}` cannot be `{text}`, it is one of {}", self.path(), list.join(", "));
+        let message = format!(
+            "`{}` cannot be `{text}`, it is one of {}",
+            self.path(),
+            list.join(", ")
+        );
         self.error_help(value.span(), message, did_you_mean(text, known));
         None
     }

@@ -33,7 +33,10 @@ impl<const MIN: u32, const MAX: u32> Read for Int<MIN, MAX> {
         match u32::try_from(number) {
             Ok(n) if (MIN..=MAX).contains(&n) => Some(Self(n)),
             _ => {
-                let message = format!("`{}` must be from {MIN} to {MAX}, this is {number}", reader.path());
+                let message = format!(
+                    "`{}` must be from {MIN} to {MAX}, this is {number}",
+                    reader.path()
+                );
                 reader.error(value.span(), message);
                 None
             }
@@ -118,13 +121,27 @@ macro_rules! texts {
         }
     )+ };
 }
-texts!(NodeName, RoleName, ModuleName, ResourceId, FleetName, PlanName, SigningKey, TransportKey, NodeId);
-texts!(Identifier, PlainUrl, HostPort, TimeOfDay, Zone, TargetPath, SourcePath);
+texts!(
+    NodeName,
+    RoleName,
+    ModuleName,
+    ResourceId,
+    FleetName,
+    PlanName,
+    SigningKey,
+    TransportKey,
+    NodeId
+);
+texts!(
+    Identifier, PlainUrl, HostPort, TimeOfDay, Zone, TargetPath, SourcePath
+);
 
 impl Read for KeyId {
     fn read(value: &Spanned<DeValue<'_>>, reader: &mut Reader<'_>) -> Option<Self> {
         // An author's name stands in signatures and file names: as strict as any other name (FR-4).
-        reader.parsed(value, |text| text.parse::<RoleName>().map(|name| Self(name.to_string())))
+        reader.parsed(value, |text| {
+            text.parse::<RoleName>().map(|name| Self(name.to_string()))
+        })
     }
 }
 impl Read for Mode {
@@ -184,26 +201,26 @@ macro_rules! checked_text {
 }
 
 checked_text!(
-    /// The name of a setting: what a template can write after `settings.`.
-    Identifier,
-    "a setting is named with a-z, 0-9 and `_`, not starting with a digit, at most 63 long",
-    "^[a-z_][a-z0-9_]{0,62}$",
-    |t| {
-        t.len() <= 63
-            && t.starts_with(|c: char| c.is_ascii_lowercase() || c == '_')
-            && t.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_')
-    });
+/// The name of a setting: what a template can write after `settings.`.
+Identifier,
+"a setting is named with a-z, 0-9 and `_`, not starting with a digit, at most 63 long",
+"^[a-z_][a-z0-9_]{0,62}$",
+|t| {
+    t.len() <= 63
+        && t.starts_with(|c: char| c.is_ascii_lowercase() || c == '_')
+        && t.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_')
+});
 checked_text!(
-    /// An absolute path on a node, written the one way it can be written, so that equal text is equal target.
-    TargetPath,
-    "a path on a node is absolute, without `.`, `..`, `//`, a `/` at its end or control characters, at most 4096 long",
-    "^(/[^/]+)+$",
-    |t| {
-        t.len() <= 4096
-            && !t.chars().any(char::is_control)
-            && t.strip_prefix('/')
-                .is_some_and(|rest| rest.split('/').all(|part| !matches!(part, "" | "." | "..")))
-    });
+/// An absolute path on a node, written the one way it can be written, so that equal text is equal target.
+TargetPath,
+"a path on a node is absolute, without `.`, `..`, `//`, a `/` at its end or control characters, at most 4096 long",
+"^(/[^/]+)+$",
+|t| {
+    t.len() <= 4096
+        && !t.chars().any(char::is_control)
+        && t.strip_prefix('/')
+            .is_some_and(|rest| rest.split('/').all(|part| !matches!(part, "" | "." | "..")))
+});
 checked_text!(
     /// A path inside the module's folder.
     SourcePath,
@@ -211,17 +228,17 @@ checked_text!(
     "^[^/]+(/[^/]+)*$",
     |t| !t.contains('\0') && t.split('/').all(|part| !matches!(part, "" | "." | "..")));
 checked_text!(
-    /// A plain-http address that a node asks itself.
-    PlainUrl,
-    "a probe asks `http://host[:port]/path`; a probe of https is a command",
-    "^http://[^/?#@\\s]+",
-    |t| {
-        t.strip_prefix("http://").is_some_and(|rest| {
-            let host = rest.split(['/', '?', '#']).next().unwrap_or_default();
-            let plain = !t.contains(char::is_whitespace) && !t.chars().any(char::is_control) && !host.contains('@');
-            plain && (host_and_port(host) || (!host.is_empty() && !host.contains(':')))
-        })
-    });
+/// A plain-http address that a node asks itself.
+PlainUrl,
+"a probe asks `http://host[:port]/path`; a probe of https is a command",
+"^http://[^/?#@\\s]+",
+|t| {
+    t.strip_prefix("http://").is_some_and(|rest| {
+        let host = rest.split(['/', '?', '#']).next().unwrap_or_default();
+        let plain = !t.contains(char::is_whitespace) && !t.chars().any(char::is_control) && !host.contains('@');
+        plain && (host_and_port(host) || (!host.is_empty() && !host.contains(':')))
+    })
+});
 checked_text!(
     /// `host:port`.
     HostPort,
@@ -229,29 +246,29 @@ checked_text!(
     "^[^\\s]+:[0-9]{1,5}$",
     |t| host_and_port(t) && !t.contains(char::is_whitespace));
 checked_text!(
-    /// A time of day.
-    TimeOfDay,
-    "a time of day is `\"HH:MM\"`, from 00:00 to 24:00",
-    "^([01][0-9]|2[0-3]):[0-5][0-9]$|^24:00$",
-    |t| {
-        let two = |t: &str| (t.len() == 2).then(|| t.parse::<u8>().ok()).flatten();
-        t.bytes().all(|b| b.is_ascii_digit() || b == b':')
-            && match t.split_once(':').map(|(h, m)| (two(h), two(m))) {
-                Some((Some(24), Some(0))) => true,
-                Some((Some(h), Some(m))) => h < 24 && m < 60,
-                _ => false,
-            }
-    });
+/// A time of day.
+TimeOfDay,
+"a time of day is `\"HH:MM\"`, from 00:00 to 24:00",
+"^([01][0-9]|2[0-3]):[0-5][0-9]$|^24:00$",
+|t| {
+    let two = |t: &str| (t.len() == 2).then(|| t.parse::<u8>().ok()).flatten();
+    t.bytes().all(|b| b.is_ascii_digit() || b == b':')
+        && match t.split_once(':').map(|(h, m)| (two(h), two(m))) {
+            Some((Some(24), Some(0))) => true,
+            Some((Some(h), Some(m))) => h < 24 && m < 60,
+            _ => false,
+        }
+});
 checked_text!(
-    /// The name of a time zone.
-    Zone,
-    "a zone is named as in the tz database: `Europe/Brussels`, or `UTC`",
-    "^[A-Za-z][A-Za-z0-9_+-]*(/[A-Za-z0-9_+-]+)*$",
-    |t| {
-        t.starts_with(|c: char| c.is_ascii_alphabetic())
-            && t.split('/').all(|p| !p.is_empty())
-            && t.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'+' | b'-' | b'/'))
-    });
+/// The name of a time zone.
+Zone,
+"a zone is named as in the tz database: `Europe/Brussels`, or `UTC`",
+"^[A-Za-z][A-Za-z0-9_+-]*(/[A-Za-z0-9_+-]+)*$",
+|t| {
+    t.starts_with(|c: char| c.is_ascii_alphabetic())
+        && t.split('/').all(|p| !p.is_empty())
+        && t.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'+' | b'-' | b'/'))
+});
 
 fn host_and_port(text: &str) -> bool {
     text.rsplit_once(':').is_some_and(|(host, port)| {
@@ -317,7 +334,10 @@ impl Read for Owner {
             if (0..=HIGHEST_ID).contains(&number) {
                 return Some(Self(number.to_string()));
             }
-            let message = format!("`{}` must be from 0 to {HIGHEST_ID}, this is {number}", reader.path());
+            let message = format!(
+                "`{}` must be from 0 to {HIGHEST_ID}, this is {number}",
+                reader.path()
+            );
             reader.error(value.span(), message);
             return None;
         }
@@ -325,11 +345,15 @@ impl Read for Owner {
             let digits = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
             let name = text.len() <= 32
                 && text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
-                && text.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-' | b'.'));
+                && text
+                    .bytes()
+                    .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-' | b'.'));
             match text.parse::<i64>() {
                 Ok(number) if digits && number <= HIGHEST_ID => Ok(Self(number.to_string())),
                 _ if name => Ok(Self(text.to_owned())),
-                _ => Err(format!("expected the name of a user or group, or a number from 0 to {HIGHEST_ID}")),
+                _ => Err(format!(
+                    "expected the name of a user or group, or a number from 0 to {HIGHEST_ID}"
+                )),
             }
         })
     }
@@ -360,11 +384,15 @@ impl Read for Instant {
                 }
                 "is outside the years that a clock can show"
             }
-            DeValue::Datetime(written) if written.offset.is_some() => match written.to_string().parse::<Timestamp>() {
-                Ok(instant) => return Some(Self(instant.as_second())),
-                Err(_) => "is no instant that exists",
-            },
-            DeValue::Datetime(_) => "has no offset from UTC, so nobody can say when it is: write `Z` or `+02:00` behind it",
+            DeValue::Datetime(written) if written.offset.is_some() => {
+                match written.to_string().parse::<Timestamp>() {
+                    Ok(instant) => return Some(Self(instant.as_second())),
+                    Err(_) => "is no instant that exists",
+                }
+            }
+            DeValue::Datetime(_) => {
+                "has no offset from UTC, so nobody can say when it is: write `Z` or `+02:00` behind it"
+            }
             _ => {
                 reader.wrong_type(value, "an instant: unix seconds, or a date-time with an offset");
                 return None;
@@ -397,7 +425,9 @@ impl Read for Amount {
             return Int::<0, 1_000_000>::read(value, reader).map(|n| Self::Number(n.0));
         }
         reader.parsed(value, |text| {
-            let digits = text.strip_suffix('%').filter(|d| d.bytes().all(|b| b.is_ascii_digit()));
+            let digits = text
+                .strip_suffix('%')
+                .filter(|d| d.bytes().all(|b| b.is_ascii_digit()));
             match digits.and_then(|d| d.parse::<u32>().ok()) {
                 Some(percent) if percent <= 100 => Ok(Self::Percent(percent)),
                 _ => Err("expected a number, or a share from \"0%\" to \"100%\""),

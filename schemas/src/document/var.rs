@@ -32,7 +32,10 @@ impl Read for Var {
             DeValue::Integer(_) => reader.integer(value).map(Self::Number),
             DeValue::Array(_) => reader.array(value).map(Self::List),
             _ => {
-                reader.wrong_type(value, "a text, a whole number, true or false, or an array of them");
+                reader.wrong_type(
+                    value,
+                    "a text, a whole number, true or false, or an array of them",
+                );
                 None
             }
         }
@@ -58,9 +61,15 @@ impl Read for Vars {
     fn read(value: &Spanned<DeValue<'_>>, reader: &mut Reader<'_>) -> Option<Self> {
         let pairs = reader.map(value, |key| {
             let fits = !key.is_empty() && key.len() <= NAME_BYTES && !key.chars().any(char::is_control);
-            if fits { Ok(key.to_owned()) } else { Err(format!("expected 1 to {NAME_BYTES} characters")) }
+            if fits {
+                Ok(key.to_owned())
+            } else {
+                Err(format!("expected 1 to {NAME_BYTES} characters"))
+            }
         })?;
-        Some(Self(pairs.into_iter().map(|(key, value)| (key.value, value)).collect()))
+        Some(Self(
+            pairs.into_iter().map(|(key, value)| (key.value, value)).collect(),
+        ))
     }
     fn missing() -> Option<Self> {
         Some(Self::default())

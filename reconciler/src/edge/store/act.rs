@@ -238,19 +238,19 @@ async fn put_standing(tx: &mut Tx, standing: &[StandingEpoch]) -> Result<(), Sto
 }
 
 async fn put_state(tx: &mut Tx, act: &Act) -> Result<(), StoreError> {
-    const ASSIGN: &str = "INSERT INTO assignments (node, module, doc) VALUES ($1, $2, $3) \
-        ON CONFLICT (node, module) DO UPDATE SET doc = excluded.doc";
-    const UNASSIGN: &str = "DELETE FROM assignments WHERE node = $1 AND module = $2";
+    const ASSIGN: &str = "INSERT INTO assignments (node, scope, doc) VALUES ($1, $2, $3) \
+        ON CONFLICT (node, scope) DO UPDATE SET doc = excluded.doc";
+    const UNASSIGN: &str = "DELETE FROM assignments WHERE node = $1 AND scope = $2";
     const ACCEPT: &str = "INSERT INTO accepted (scope, doc) VALUES ($1, $2) \
         ON CONFLICT (scope) DO UPDATE SET doc = excluded.doc";
     const BAD: &str = "INSERT INTO known_bad (scope, digest, doc) VALUES ($1, $2, $3) \
         ON CONFLICT (scope, digest) DO UPDATE SET doc = excluded.doc";
     const LIFT: &str = "DELETE FROM known_bad WHERE scope = $1 AND digest = $2";
-    for ((node, module), assignment) in &act.assignments {
-        let (node, module) = (node.to_string(), module.as_str());
+    for ((node, scope), assignment) in &act.assignments {
+        let (node, scope) = (node.to_string(), scope.to_string());
         match assignment {
-            Some(assignment) => tx.run(ASSIGN, args![node, module, json(assignment)?]).await?,
-            None => tx.run(UNASSIGN, args![node, module]).await?,
+            Some(assignment) => tx.run(ASSIGN, args![node, scope, json(assignment)?]).await?,
+            None => tx.run(UNASSIGN, args![node, scope]).await?,
         };
     }
     for (scope, content) in &act.accepted {

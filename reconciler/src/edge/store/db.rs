@@ -3,6 +3,9 @@
 //! Statements are `&'static str` with `$1` placeholders, arguments are [`Arg`], rows are tuples. A second back end is
 //! a second arm of each `match` here and its name in [`Row`]; no statement changes.
 
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+
 use sqlx::sqlite::{SqliteArguments, SqlitePool, SqliteRow};
 use sqlx::{FromRow, Sqlite, Transaction};
 
@@ -17,7 +20,38 @@ pub(super) enum Db {
         read: SqlitePool,
         /// The one connection that writes.
         write: SqlitePool,
+        /// The file that they have open.
+        file: SqliteFile,
     },
+}
+
+/// A database file, as it was when it was opened.
+#[derive(Debug, Clone)]
+pub(super) struct SqliteFile {
+    path: PathBuf,
+    /// Device and inode.
+    identity: (u64, u64),
+}
+
+impl SqliteFile {
+    /// Remembers which file stands at `path`.
+    pub(super) fn at(path: &Path) -> std::io::Result<Self> {
+        let found = std::fs::metadata(path)?;
+        Ok(Self {
+            path: path.to_owned(),
+            identity: (found.dev(), found.ino()),
+        })
+    }
+
+    /// Refuses to write when the file stands there no more: SQLite would go on writing into what has no name.
+    fn check(&self) -> Result<(), StoreError> {
+        match Self::at(&self.path) {
+            Ok(now) if now.identity == self.identity => Ok(()),
+            _ => Err(StoreError::Gone {
+                path: self.path.clone(),
+            }),
+        }
+    }
 }
 
 /// An open transaction; dropped without [`Tx::commit`] it has not happened.
@@ -114,7 +148,10 @@ impl Db {
     /// for the lock and is refused at once (B48).
     pub(super) async fn begin_write(&self) -> Result<Tx, StoreError> {
         match self {
-            Self::Sqlite { write, .. } => Ok(Tx::Sqlite(write.begin_with("BEGIN IMMEDIATE").await?)),
+            Self::Sqlite { write, file, .. } => {
+                file.check()?;
+                Ok(Tx::Sqlite(write.begin_with("BEGIN IMMEDIATE").await?))
+            }
         }
     }
 
@@ -150,7 +187,7 @@ impl Db {
     /// Ends all connections.
     pub(super) async fn close(&self) {
         match self {
-            Self::Sqlite { read, write } => {
+            Self::Sqlite { read, write, .. } => {
                 read.close().await;
                 write.close().await;
             }

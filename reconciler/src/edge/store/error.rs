@@ -35,9 +35,18 @@ pub enum StoreError {
     Locked,
     /// The file went away under us.
     #[error(
-        "the database file cannot be opened any more (moved, removed or made read-only); put it back and restart"
+        "the database {path} is not the file any more that was opened (moved, removed or replaced); nothing was \
+         stored. Put it back and restart"
     )]
-    Gone,
+    Gone {
+        /// The database file.
+        path: PathBuf,
+    },
+    /// The file may not be written.
+    #[error(
+        "the database cannot be written (it or its folder was made read-only); nothing was stored. Check owner and mode"
+    )]
+    ReadOnly,
     /// The file is no database, cut or garbled.
     #[error(
         "the database {path} is damaged: {detail}; nothing was changed. Restore a backup, or move the file away and \
@@ -138,7 +147,7 @@ impl From<sqlx::Error> for StoreError {
                 match code & 0xff {
                     5 | 6 => Self::Locked,
                     13 => Self::Full,
-                    8 | 14 => Self::Gone,
+                    8 | 14 => Self::ReadOnly,
                     _ => Self::Database(error),
                 }
             }
@@ -159,7 +168,7 @@ pub(super) fn opening(path: &std::path::Path, error: sqlx::Error) -> StoreError 
         StoreError::Database(sqlx::Error::Database(inner)) => {
             let code = inner.code().and_then(|c| c.parse::<i64>().ok()).unwrap_or(0);
             match code & 0xff {
-                // SQLITE_CORRUPT, SQLITE_NOTADB
+                // SQLITE_CORRUPT and SQLITE_NOTADB
                 11 | 26 => StoreError::Damaged {
                     path: path.to_owned(),
                     detail: inner.message().to_owned(),
@@ -167,6 +176,11 @@ pub(super) fn opening(path: &std::path::Path, error: sqlx::Error) -> StoreError 
                 _ => StoreError::Database(sqlx::Error::Database(inner)),
             }
         }
+        // SQLITE_READONLY and SQLITE_CANTOPEN, before anything was open
+        StoreError::ReadOnly => StoreError::Unreachable {
+            path: path.to_owned(),
+            source: std::io::Error::other("it cannot be opened for writing"),
+        },
         other => other,
     }
 }

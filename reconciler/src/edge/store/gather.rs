@@ -129,13 +129,13 @@ async fn state(tx: &mut Tx, snapshot: &mut Snapshot) -> Result<(), StoreError> {
     }
 
     let rows: Vec<(String, String, String)> = tx
-        .rows("SELECT node, module, doc FROM assignments", args![])
+        .rows("SELECT node, scope, doc FROM assignments", args![])
         .await?;
-    for (node, module, doc) in rows {
+    for (node, scope, doc) in rows {
         let assignment = cell("assignments", "doc", &node).json(&doc)?;
         let key = (
             cell("assignments", "node", &node).parse(&node)?,
-            cell("assignments", "module", &node).parse(&module)?,
+            cell("assignments", "scope", &node).parse(&scope)?,
         );
         snapshot.assignments.insert(key, assignment);
     }

@@ -47,6 +47,7 @@ suite!(on_sqlite, crate::edge::store::suite::fresh_sqlite, {
         an_act_that_was_decided_on_old_numbers_stores_nothing
         a_number_is_never_used_twice_with_other_bytes
         a_block_and_its_queued_note_are_one_transaction
+        a_pass_that_is_dropped_half_way_leaves_all_or_nothing
         an_answer_wakes_who_waits_for_it
         what_is_lifted_or_taken_away_is_gone;
     reading:

@@ -12,7 +12,9 @@ use crate::pure::parse::Documents;
 
 pub(super) fn check(documents: &Documents, findings: &mut Vec<Finding>) -> Option<FleetDoc> {
     let Some(document) = &documents.fleet else {
-        findings.push(Finding::of_file("fleet.toml", "the tree has no fleet.toml").help("`meshplan init` makes one"));
+        findings.push(
+            Finding::of_file("fleet.toml", "the tree has no fleet.toml").help("`meshplan init` makes one"),
+        );
         return None;
     };
     let file = document.read.as_ref()?;
@@ -44,7 +46,8 @@ pub(super) fn check(documents: &Documents, findings: &mut Vec<Finding>) -> Optio
             default_publish_to_activate_secs: rotation.default_publish_to_activate_secs.0,
             default_activate_to_retire_secs: rotation.default_activate_to_retire_secs.0,
             lifeline_secs: rotation.lifeline_secs.0,
-            require_trusted_clock_for_scheduled_activation: rotation.require_trusted_clock_for_scheduled_activation,
+            require_trusted_clock_for_scheduled_activation: rotation
+                .require_trusted_clock_for_scheduled_activation,
         },
         timestamp_valid_secs: file.trust.timestamp_valid_secs.0,
     })
@@ -53,8 +56,11 @@ pub(super) fn check(documents: &Documents, findings: &mut Vec<Finding>) -> Optio
 fn check_authors(file: &FleetFile, source: &Source, findings: &mut Vec<Finding>) {
     if file.authors.is_empty() {
         findings.push(
-            Finding::of_file(source.file(), "the fleet has no `[[authors]]`: nobody could sign for it")
-                .help("`meshplan init` writes the first author"),
+            Finding::of_file(
+                source.file(),
+                "the fleet has no `[[authors]]`: nobody could sign for it",
+            )
+            .help("`meshplan init` writes the first author"),
         );
     }
     // One key under two names would meet a threshold of two (B32).
@@ -65,7 +71,10 @@ fn check_authors(file: &FleetFile, source: &Source, findings: &mut Vec<Finding>)
             findings.push(source.error(author.span.clone(), message));
         }
         if let Some(other) = keys.insert(author.value.key, &author.value.id) {
-            let message = format!("the author `{}` has the key of the author `{other}`", author.value.id);
+            let message = format!(
+                "the author `{}` has the key of the author `{other}`",
+                author.value.id
+            );
             findings.push(source.error(author.span.clone(), message));
         }
     }
@@ -79,7 +88,10 @@ fn check_later(file: &FleetFile, source: &Source, findings: &mut Vec<Finding>) {
         let message = "`signed_commits` other than \"off\" is not supported by this version yet";
         findings.push(source.error(span.clone(), message));
     }
-    if let Some(At { value: Int(threshold), span }) = &file.trust.threshold
+    if let Some(At {
+        value: Int(threshold),
+        span,
+    }) = &file.trust.threshold
         && *threshold > 1
     {
         let message = "a `threshold` above 1 is not supported by this version yet";

@@ -21,7 +21,11 @@ pub(super) fn check(documents: &Documents, names: &Names, findings: &mut Vec<Fin
             continue;
         };
         let source = &document.source;
-        findings.extend(file.after.iter().filter_map(|m| names.module(source, &m.value, &m.span)));
+        findings.extend(
+            file.after
+                .iter()
+                .filter_map(|m| names.module(source, &m.value, &m.span)),
+        );
         if let Some(capability) = file.requires.first() {
             let message = "`requires` is not supported by this version yet";
             findings.push(source.error(capability.span.clone(), message));
@@ -30,7 +34,11 @@ pub(super) fn check(documents: &Documents, names: &Names, findings: &mut Vec<Fin
         for resource in &file.files {
             check_file(source, folder, resource, findings);
         }
-        for link in file.links.iter().filter(|l| l.target.value.is_empty() || l.target.value.contains('\0')) {
+        for link in file
+            .links
+            .iter()
+            .filter(|l| l.target.value.is_empty() || l.target.value.contains('\0'))
+        {
             findings.push(source.error(link.target.span.clone(), "a link needs something to point at"));
         }
         for probe in &file.probes {
@@ -66,7 +74,10 @@ fn check_ids(source: &Source, file: &ModuleFile, findings: &mut Vec<Finding>) {
             findings.push(source.error(id.span.clone(), format!("there are two resources `{}`", id.value)));
         }
     }
-    let from_files = file.files.iter().flat_map(|r| r.restarts.iter().chain(&r.reloads).chain(&r.runs));
+    let from_files = file
+        .files
+        .iter()
+        .flat_map(|r| r.restarts.iter().chain(&r.reloads).chain(&r.runs));
     for wanted in from_files.chain(&file.on_policy_change) {
         if !known.contains(&wanted.value) {
             let names = known.iter().map(|id| id.as_str());
@@ -81,8 +92,10 @@ fn check_file(source: &Source, folder: &ModuleFolder, file: &FileResource, findi
     match (&file.source, &file.content) {
         (Some(_), None) => {}
         (None, Some(_)) => {}
-        (Some(_), Some(content)) => findings
-            .push(source.error(content.span.clone(), "a file has `source` or `content`, this one has both")),
+        (Some(_), Some(content)) => findings.push(source.error(
+            content.span.clone(),
+            "a file has `source` or `content`, this one has both",
+        )),
         (None, None) => {
             let message = format!("the file `{}` has neither `source` nor `content`", file.id.value);
             findings.push(source.error(file.id.span.clone(), message));
@@ -93,8 +106,9 @@ fn check_file(source: &Source, folder: &ModuleFolder, file: &FileResource, findi
     {
         let message = format!("the module's folder has no file `{}`", wanted.value);
         let known = folder.files.keys().map(String::as_str);
-        let help = did_you_mean(&wanted.value.0, known)
-            .unwrap_or_else(|| "a source is a path inside the module's folder, as `files/web.conf`".to_owned());
+        let help = did_you_mean(&wanted.value.0, known).unwrap_or_else(|| {
+            "a source is a path inside the module's folder, as `files/web.conf`".to_owned()
+        });
         findings.push(source.error(wanted.span.clone(), message).help(help));
     }
     if let Some(command) = &file.validate
@@ -109,7 +123,10 @@ fn check_probe(source: &Source, probe: &ProbeResource, findings: &mut Vec<Findin
     let asks = [probe.http.is_some(), probe.tcp.is_some(), probe.command.is_some()];
     let asked = asks.into_iter().filter(|asked| *asked).count();
     if asked != 1 {
-        let message = format!("the probe `{}` must ask exactly one of `http`, `tcp`, `command`", probe.id.value);
+        let message = format!(
+            "the probe `{}` must ask exactly one of `http`, `tcp`, `command`",
+            probe.id.value
+        );
         findings.push(source.error(probe.id.span.clone(), message));
     }
     if let (Some(status), None) = (&probe.status, &probe.http) {
@@ -142,7 +159,9 @@ fn check_circles(documents: &Documents, findings: &mut Vec<Finding>) {
         // Depth first, with the way that led here: a step back onto it closes a circle.
         let mut way: Vec<(&ModuleName, usize)> = vec![(start, 0)];
         while let Some((name, next)) = way.pop() {
-            let step = after.get(name).and_then(|(source, list)| Some((source, list.get(next)?)));
+            let step = after
+                .get(name)
+                .and_then(|(source, list)| Some((source, list.get(next)?)));
             let Some((source, to)) = step.filter(|_| !done.contains(name)) else {
                 done.insert(name);
                 continue;
@@ -151,7 +170,11 @@ fn check_circles(documents: &Documents, findings: &mut Vec<Finding>) {
             if let Some(back) = way.iter().position(|(on_way, _)| **on_way == to.value) {
                 if back + 1 < way.len() {
                     let circle: Vec<&str> = way[back..].iter().map(|(name, _)| name.as_str()).collect();
-                    let message = format!("`after` goes in a circle: {} -> {}", circle.join(" -> "), to.value);
+                    let message = format!(
+                        "`after` goes in a circle: {} -> {}",
+                        circle.join(" -> "),
+                        to.value
+                    );
                     findings.push(source.error(to.span.clone(), message));
                 }
             } else if !done.contains(&to.value) {
@@ -176,7 +199,10 @@ pub(super) fn check_targets(
             continue;
         };
         for (path, id) in document.read.iter().flat_map(targets) {
-            claims.entry(&path.value).or_default().push((name, id, &document.source, &path.span));
+            claims
+                .entry(&path.value)
+                .or_default()
+                .push((name, id, &document.source, &path.span));
         }
     }
     for (path, claims) in claims.iter().filter(|(_, claims)| claims.len() > 1) {
@@ -185,7 +211,9 @@ pub(super) fn check_targets(
                 let on = if first.0 == second.0 {
                     Some(String::new())
                 } else {
-                    let both = |of_node: &&BTreeSet<ModuleName>| of_node.contains(first.0) && of_node.contains(second.0);
+                    let both = |of_node: &&BTreeSet<ModuleName>| {
+                        of_node.contains(first.0) && of_node.contains(second.0)
+                    };
                     (documents.nodes.iter().zip(memberships))
                         .find(|(node, of_node)| !node.in_revoked && both(of_node))
                         .map(|(node, _)| format!(" on {}", node.name))
@@ -198,7 +226,12 @@ pub(super) fn check_targets(
                     "`{path}` belongs to `{}.{}` already{on}, at {}:{}:{}; `{}.{}` cannot have it too",
                     first.0, first.1, place.file, place.line, place.column, second.0, second.1,
                 );
-                findings.push(second.2.error(second.3.clone(), message).help("one target, one resource"));
+                findings.push(
+                    second
+                        .2
+                        .error(second.3.clone(), message)
+                        .help("one target, one resource"),
+                );
             }
         }
     }

@@ -56,8 +56,14 @@ pub(super) fn revoked(nodes: &[NodeDocument]) -> Vec<Digest> {
 fn keys(file: &NodeFile) -> Vec<(String, Range<usize>)> {
     let transport = [&file.transport_key, &file.next_transport_key];
     let signing = [&file.signing_key, &file.next_signing_key];
-    let transport = transport.into_iter().flatten().map(|k| (k.value.to_string(), k.span.clone()));
-    let signing = signing.into_iter().flatten().map(|k| (k.value.to_string(), k.span.clone()));
+    let transport = transport
+        .into_iter()
+        .flatten()
+        .map(|k| (k.value.to_string(), k.span.clone()));
+    let signing = signing
+        .into_iter()
+        .flatten()
+        .map(|k| (k.value.to_string(), k.span.clone()));
     transport.chain(signing).collect()
 }
 
@@ -78,7 +84,11 @@ pub(super) fn check(documents: &Documents, names: &Names, findings: &mut Vec<Fin
             findings.extend(of_record.filter_map(|m| names.module(&node.document.source, &m.value, &m.span)));
         }
     }
-    if !documents.nodes.iter().any(|node| names.nodes.contains(&node.name)) {
+    if !documents
+        .nodes
+        .iter()
+        .any(|node| names.nodes.contains(&node.name))
+    {
         findings.push(
             Finding::of_file("nodes", "the fleet has no nodes")
                 .help("`meshplan node add NAME` makes a record; a fleet that had nodes before is frozen instead")
@@ -100,18 +110,32 @@ impl<'d> Taken<'d> {
         let file = node.document.source.file();
         if let Some(other) = self.names.insert(node.name.as_str(), file) {
             let message = format!("there are two nodes `{}`: the other is {other}", node.name);
-            findings.push(Finding::of_file(file, message).help("the file's name is the node's name, in every folder"));
+            findings.push(
+                Finding::of_file(file, message).help("the file's name is the node's name, in every folder"),
+            );
         }
     }
 
-    fn identity(&mut self, node: &'d NodeDocument, file: &NodeFile, revoked: bool, findings: &mut Vec<Finding>) {
+    fn identity(
+        &mut self,
+        node: &'d NodeDocument,
+        file: &NodeFile,
+        revoked: bool,
+        findings: &mut Vec<Finding>,
+    ) {
         let source = &node.document.source;
         let uuid = file.id.value.to_string();
         if let Some(message) = self.take(format!("the uuid {uuid}"), source, revoked) {
             let help = "a uuid is never reused: `meshplan node add` makes another";
             findings.push(source.error(file.id.span.clone(), message).help(help));
-        } else if let Some(message) = self.take(format!("the short id {}", file.id.value.short()), source, revoked) {
-            findings.push(source.error(file.id.span.clone(), message).help("make another uuid"));
+        } else if let Some(message) =
+            self.take(format!("the short id {}", file.id.value.short()), source, revoked)
+        {
+            findings.push(
+                source
+                    .error(file.id.span.clone(), message)
+                    .help("make another uuid"),
+            );
         }
         for (text, span) in keys(file) {
             if let Some(message) = self.take(format!("the key {text}"), source, revoked) {
@@ -122,11 +146,16 @@ impl<'d> Taken<'d> {
     }
 
     fn take(&mut self, what: String, source: &'d Source, revoked: bool) -> Option<String> {
-        let message = self.identities.get(&what).map(|(other, other_revoked)| match (other_revoked, revoked) {
-            (false, false) | (true, true) => format!("{what} is in two records: the other is {other}"),
-            (true, false) => format!("{what} was revoked in {other} and may not come back"),
-            (false, true) => format!("{what} is revoked here and is still in {other}"),
-        });
+        let message =
+            self.identities
+                .get(&what)
+                .map(|(other, other_revoked)| match (other_revoked, revoked) {
+                    (false, false) | (true, true) => {
+                        format!("{what} is in two records: the other is {other}")
+                    }
+                    (true, false) => format!("{what} was revoked in {other} and may not come back"),
+                    (false, true) => format!("{what} is revoked here and is still in {other}"),
+                });
         self.identities.entry(what).or_insert((source.file(), revoked));
         message
     }
@@ -135,17 +164,31 @@ impl<'d> Taken<'d> {
 /// What a record says against itself.
 fn check_record(source: &Source, file: &NodeFile, findings: &mut Vec<Finding>) {
     let halves = [
-        (file.transport_key.as_ref().map(|k| &k.span), file.signing_key.as_ref().map(|k| &k.span), "signing_key"),
-        (file.signing_key.as_ref().map(|k| &k.span), file.transport_key.as_ref().map(|k| &k.span), "transport_key"),
+        (
+            file.transport_key.as_ref().map(|k| &k.span),
+            file.signing_key.as_ref().map(|k| &k.span),
+            "signing_key",
+        ),
+        (
+            file.signing_key.as_ref().map(|k| &k.span),
+            file.transport_key.as_ref().map(|k| &k.span),
+            "transport_key",
+        ),
     ];
     for (there, absent, missing) in halves {
         if let (Some(span), None) = (there, absent) {
             let message = format!("a record has both keys or none: `{missing}` is missing");
-            findings.push(source.error(span.clone(), message).help("both absent: invited, not yet enrolled"));
+            findings.push(
+                source
+                    .error(span.clone(), message)
+                    .help("both absent: invited, not yet enrolled"),
+            );
         }
     }
     if let Some(address) = &file.address
-        && !["ws://", "wss://"].iter().any(|scheme| address.value.strip_prefix(scheme).is_some_and(|r| !r.is_empty()))
+        && !["ws://", "wss://"]
+            .iter()
+            .any(|scheme| address.value.strip_prefix(scheme).is_some_and(|r| !r.is_empty()))
     {
         let message = "an address begins with `ws://` or `wss://`";
         findings.push(source.error(address.span.clone(), message));
@@ -157,7 +200,10 @@ fn check_record(source: &Source, file: &NodeFile, findings: &mut Vec<Finding>) {
     let mut seen = BTreeSet::new();
     for role in &file.roles {
         if !seen.insert(&role.value) {
-            findings.push(source.error(role.span.clone(), format!("the role `{}` is named twice", role.value)));
+            findings.push(source.error(
+                role.span.clone(),
+                format!("the role `{}` is named twice", role.value),
+            ));
         }
     }
 }

@@ -35,7 +35,11 @@ pub(super) fn check(
         let source = &document.source;
         check_covers(source, file, names, &mut covered, findings);
         check_stages(source, file, names, findings);
-        if file.covers.iter().any(|c| matches!(c.value, Covers::Policy | Covers::Everything)) {
+        if file
+            .covers
+            .iter()
+            .any(|c| matches!(c.value, Covers::Policy | Covers::Everything))
+        {
             check_policy_stages(source, file, &required, findings);
         }
         if let Some(fleet) = fleet {
@@ -54,8 +58,11 @@ fn check_covers<'d>(
 ) {
     if file.covers.is_empty() {
         findings.push(
-            Finding::of_file(source.file(), "this plan covers nothing: `covers` is missing or empty")
-                .help("`covers = [\"*\"]` is the default plan"),
+            Finding::of_file(
+                source.file(),
+                "this plan covers nothing: `covers` is missing or empty",
+            )
+            .help("`covers = [\"*\"]` is the default plan"),
         );
     }
     for covers in &file.covers {
@@ -69,7 +76,11 @@ fn check_covers<'d>(
         }
         if let Some(other) = covered.insert(format!("{:?}", covers.value), source) {
             let message = format!("this is covered by {} already", other.file());
-            findings.push(source.error(covers.span.clone(), message).help("one plan a scope"));
+            findings.push(
+                source
+                    .error(covers.span.clone(), message)
+                    .help("one plan a scope"),
+            );
         }
     }
 }
@@ -87,7 +98,10 @@ fn check_stages(source: &Source, file: &PlanFile, names: &Names, findings: &mut 
         }
         seen.push(&stage.name.value);
         if rest {
-            findings.push(source.error(at.clone(), "no machine is left for a stage after one with `rest = true`"));
+            findings.push(source.error(
+                at.clone(),
+                "no machine is left for a stage after one with `rest = true`",
+            ));
         }
         rest |= stage.rest;
         check_select(source, stage, names, findings);
@@ -117,22 +131,47 @@ fn check_stages(source: &Source, file: &PlanFile, names: &Names, findings: &mut 
 }
 
 fn check_select(source: &Source, stage: &StageFile, names: &Names, findings: &mut Vec<Finding>) {
-    findings.extend(stage.nodes.iter().filter_map(|n| names.node(source, &n.value, &n.span)));
-    findings.extend(stage.roles.iter().filter_map(|r| names.role(source, &r.value, &r.span)));
+    findings.extend(
+        stage
+            .nodes
+            .iter()
+            .filter_map(|n| names.node(source, &n.value, &n.span)),
+    );
+    findings.extend(
+        stage
+            .roles
+            .iter()
+            .filter_map(|r| names.role(source, &r.value, &r.span)),
+    );
     let at = &stage.name.span;
     let name = &stage.name.value;
-    let chosen = !stage.nodes.is_empty() || !stage.roles.is_empty() || stage.count.is_some() || stage.share.is_some();
+    let chosen =
+        !stage.nodes.is_empty() || !stage.roles.is_empty() || stage.count.is_some() || stage.share.is_some();
     if stage.rest && chosen {
-        findings.push(source.error(at.clone(), format!("the stage `{name}` has `rest` and a choice beside it")));
+        findings.push(source.error(
+            at.clone(),
+            format!("the stage `{name}` has `rest` and a choice beside it"),
+        ));
     }
     if !stage.rest && !chosen {
         let help = "give it `nodes`, `roles`, `count`, `share`, or `rest = true`";
-        findings.push(source.error(at.clone(), format!("the stage `{name}` selects nobody")).help(help));
+        findings.push(
+            source
+                .error(at.clone(), format!("the stage `{name}` selects nobody"))
+                .help(help),
+        );
     }
     if let (Some(_), Some(share)) = (&stage.count, &stage.share) {
-        findings.push(source.error(share.span.clone(), "a stage has `count` or `share`, this one has both"));
+        findings.push(source.error(
+            share.span.clone(),
+            "a stage has `count` or `share`, this one has both",
+        ));
     }
-    if let Some(At { value: Amount::Number(_), span }) = &stage.share {
+    if let Some(At {
+        value: Amount::Number(_),
+        span,
+    }) = &stage.share
+    {
         let message = "`share` is a share, as \"5%\"; a number is `count`";
         findings.push(source.error(span.clone(), message));
     }
@@ -161,7 +200,10 @@ fn check_policy_stages(
         let selected = required.iter().find(|(node, file)| {
             by_choice
                 || stage.nodes.iter().any(|n| n.value == node.name)
-                || stage.roles.iter().any(|r| file.roles.iter().any(|of| of.value == r.value))
+                || stage
+                    .roles
+                    .iter()
+                    .any(|r| file.roles.iter().any(|of| of.value == r.value))
         });
         if let Some((node, _)) = selected {
             for (span, word) in bad {
@@ -179,7 +221,11 @@ fn check_policy_stages(
 /// The plan with what `[config_mgmt]` fills in.
 fn resolved(name: &PlanName, file: &PlanFile, fleet: &FleetDoc) -> PlanDoc {
     let later = match fleet.config_mgmt.release_watch_secs {
-        0 => fleet.config_mgmt.confirm_secs.saturating_mul(3).saturating_add(120),
+        0 => fleet
+            .config_mgmt
+            .confirm_secs
+            .saturating_mul(3)
+            .saturating_add(120),
         given => given,
     };
     let stage = |(at, At { value: stage, .. }): (usize, &At<StageFile>)| StageDoc {
@@ -188,7 +234,12 @@ fn resolved(name: &PlanName, file: &PlanFile, fleet: &FleetDoc) -> PlanDoc {
             nodes: stage.nodes.iter().map(|n| n.value.clone()).collect(),
             roles: stage.roles.iter().map(|r| r.value.clone()).collect(),
             count: match (&stage.count, &stage.share) {
-                (Some(At { value: Int(count), .. }), _) => Some(Amount::Number(*count)),
+                (
+                    Some(At {
+                        value: Int(count), ..
+                    }),
+                    _,
+                ) => Some(Amount::Number(*count)),
                 (None, share) => share.as_ref().map(|s| s.value),
             },
             rest: stage.rest,
@@ -197,7 +248,11 @@ fn resolved(name: &PlanName, file: &PlanFile, fleet: &FleetDoc) -> PlanDoc {
             times: looks.times.0,
             every_secs: looks.every_secs.0,
             within_secs: looks.within_secs.map_or(
-                if at == 0 { fleet.config_mgmt.canary_deadline_secs } else { later },
+                if at == 0 {
+                    fleet.config_mgmt.canary_deadline_secs
+                } else {
+                    later
+                },
                 |within| within.0,
             ),
         }),

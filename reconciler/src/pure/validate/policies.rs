@@ -15,7 +15,9 @@ pub(super) fn check(documents: &Documents, names: &Names, findings: &mut Vec<Fin
     };
     FleetPolicy {
         base: documents.base.as_ref().map(&mut table).unwrap_or_default(),
-        roles: (documents.overlays.iter()).map(|(role, document)| (role.clone(), table(document))).collect(),
+        roles: (documents.overlays.iter())
+            .map(|(role, document)| (role.clone(), table(document)))
+            .collect(),
     }
 }
 

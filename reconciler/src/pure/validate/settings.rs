@@ -22,9 +22,16 @@ pub(in crate::pure) fn resolve<'v>(
     })
 }
 
-pub(super) fn check(documents: &Documents, memberships: &[BTreeSet<ModuleName>], findings: &mut Vec<Finding>) {
+pub(super) fn check(
+    documents: &Documents,
+    memberships: &[BTreeSet<ModuleName>],
+    findings: &mut Vec<Finding>,
+) {
     let none = Vars::default();
-    let fleet = documents.fleet.as_ref().and_then(|d| Some((&d.source, &d.read.as_ref()?.vars)));
+    let fleet = documents
+        .fleet
+        .as_ref()
+        .and_then(|d| Some((&d.source, &d.read.as_ref()?.vars)));
     let fleet_vars = fleet.map_or(&none, |(_, vars)| vars);
     let modules: BTreeMap<&ModuleName, (&Source, &ModuleFile)> = (documents.modules.iter())
         .filter_map(|(name, folder)| {
@@ -62,10 +69,18 @@ pub(super) fn check(documents: &Documents, memberships: &[BTreeSet<ModuleName>],
     }
     for ((name, setting), (node, count)) in unset {
         let (source, module) = modules[name];
-        let more = if count > 1 { format!(" and {} more", count - 1) } else { String::new() };
+        let more = if count > 1 {
+            format!(" and {} more", count - 1)
+        } else {
+            String::new()
+        };
         let message = format!("the setting `{setting}` of `{name}` has no value on {node}{more}");
         let help = format!("give it a default, or a value under `[vars]` of nodes/{node}.toml or fleet.toml");
-        findings.push(source.error(module.settings.0[setting].span.clone(), message).help(help));
+        findings.push(
+            source
+                .error(module.settings.0[setting].span.clone(), message)
+                .help(help),
+        );
     }
 }
 
@@ -79,7 +94,11 @@ fn check_declared(source: &Source, module: &ModuleFile, findings: &mut Vec<Findi
             findings.push(source.error(default.span.clone(), format!("the default of `{name}` {why}")));
         }
         let integer = setting.kind == meshplan_schemas::document::module::SettingKind::Integer;
-        for bound in [&setting.min, &setting.max].into_iter().flatten().filter(|_| !integer) {
+        for bound in [&setting.min, &setting.max]
+            .into_iter()
+            .flatten()
+            .filter(|_| !integer)
+        {
             findings.push(source.error(bound.span.clone(), "only an integer has `min` and `max`"));
         }
         if let (Some(min), Some(max)) = (&setting.min, &setting.max)
@@ -91,7 +110,13 @@ fn check_declared(source: &Source, module: &ModuleFile, findings: &mut Vec<Findi
 }
 
 /// The values that one `[vars]` gives to the settings of one module.
-fn check_given(source: &Source, vars: &Vars, name: &ModuleName, module: &ModuleFile, findings: &mut Vec<Finding>) {
+fn check_given(
+    source: &Source,
+    vars: &Vars,
+    name: &ModuleName,
+    module: &ModuleFile,
+    findings: &mut Vec<Finding>,
+) {
     for (setting, declared) in &module.settings.0 {
         if let Some(given) = vars.0.get(setting)
             && let Some(why) = declared.value.refuses(&given.value)

@@ -36,7 +36,7 @@ fn request(id: &str, n: u8) -> Request {
 // holds: SG-8
 pub(super) async fn what_a_pass_stored_is_what_the_next_one_sees(fresh: Fresh) {
     let store = &fresh.store;
-    let web: ModuleName = "web".parse().unwrap();
+    let web = Scope::Module("web".parse().unwrap());
     let stands = StandingEpoch {
         epoch: 1,
         digest: Digest::of(b"epoch one"),
@@ -70,7 +70,7 @@ pub(super) async fn what_a_pass_stored_is_what_the_next_one_sees(fresh: Fresh) {
         since: at(3),
         reason: "web on ace: failed".into(),
     };
-    let bad_key = (Scope::Module(web.clone()), Digest::of(b"bad"));
+    let bad_key = (web.clone(), Digest::of(b"bad"));
     act.known_bad.insert(bad_key.clone(), Some(bad.clone()));
     act.blocks = vec![unsigned(&block)];
     let signed = Signed {
@@ -262,6 +262,51 @@ pub(super) async fn a_block_and_its_queued_note_are_one_transaction(fresh: Fresh
     assert_eq!(store.unwritten_blocks().await.unwrap(), [block(2, 1)]);
 }
 
+// holds: SG-8
+pub(super) async fn a_pass_that_is_dropped_half_way_leaves_all_or_nothing(fresh: Fresh) {
+    let store = &fresh.store;
+    let (mut whole, mut dropped) = (0, 0);
+    for patience in 0..200 {
+        let before = store.snapshot().await.unwrap().counters;
+        let number = before.block.as_ref().map_or(1, |b| b.number + 1);
+        let block = block(number, 1);
+        let mut after = before.clone();
+        after.order += 1;
+        after.block = Some(block.mark.clone());
+        let mut act = act(&before, &after);
+        let mut delivery = delivery(1, State::Proposed);
+        delivery.commit = format!("{number:040x}").parse().unwrap();
+        delivery.order = after.order;
+        act.deliveries = vec![delivery];
+        let signed = Signed {
+            blocks: vec![block],
+            ..Signed::default()
+        };
+        let impatient = async {
+            for _ in 0..patience {
+                tokio::time::sleep(Duration::from_micros(10)).await;
+            }
+        };
+        tokio::select! {
+            biased;
+            stored = store.commit(&act, &signed, None, &[]) => { stored.unwrap(); whole += 1; }
+            () = impatient => dropped += 1,
+        }
+        // the next writer comes after what was dropped, whichever way that ended
+        store.set_meta("settled", "yes").await.unwrap();
+        let seen = store.snapshot().await.unwrap();
+        let blocks = store.unwritten_blocks().await.unwrap().len() as u64;
+        assert_eq!(seen.counters.block.as_ref().map_or(0, |b| b.number), blocks);
+        assert_eq!(seen.counters.order, blocks);
+        assert_eq!(store.deliveries(1000).await.unwrap().len() as u64, blocks);
+        assert_eq!(store.outbox_open().await.unwrap().len() as u64, blocks);
+        if whole > 3 {
+            break;
+        }
+    }
+    assert!(whole > 0 && dropped > 0, "{whole} whole, {dropped} dropped");
+}
+
 // holds: DL-4
 pub(super) async fn an_answer_wakes_who_waits_for_it(fresh: Fresh) {
     let store = &fresh.store;
@@ -296,7 +341,7 @@ pub(super) async fn what_is_lifted_or_taken_away_is_gone(fresh: Fresh) {
     let store = &fresh.store;
     let none = Counters::default();
     let key = (Scope::Policy, Digest::of(b"bad"));
-    let place = (node(1), "web".parse::<ModuleName>().unwrap());
+    let place = (node(1), Scope::Module("web".parse().unwrap()));
     let mut put = act(&none, &none);
     put.known_bad.insert(
         key.clone(),

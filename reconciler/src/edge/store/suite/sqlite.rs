@@ -163,6 +163,64 @@ async fn a_row_that_cannot_be_read_is_named_by_table_column_and_key() {
     assert!(fresh.store.delivery(&commit(1)).await.unwrap().is_some());
 }
 
+// holds: B48
+#[tokio::test]
+async fn another_program_that_writes_is_waited_for_and_one_that_holds_on_is_named() {
+    let fresh = fresh_sqlite().await;
+    let mut other = raw(&path_of(&fresh)).await;
+    let none = Counters::default();
+    let store = fresh.store.clone();
+    let ours = tokio::spawn(async move {
+        for _ in 0..100 {
+            // reads the counters first, writes later
+            store
+                .commit(&act(&none, &none), &Signed::default(), None, &[])
+                .await
+                .unwrap();
+        }
+    });
+    let mut theirs = 0;
+    while !ours.is_finished() {
+        other.execute("BEGIN IMMEDIATE").await.unwrap();
+        other
+            .execute("INSERT INTO meta VALUES ('theirs', '1') ON CONFLICT DO NOTHING")
+            .await
+            .unwrap();
+        other.execute("UPDATE meta SET value = value + 1").await.unwrap();
+        other.execute("COMMIT").await.unwrap();
+        theirs += 1;
+    }
+    ours.await.unwrap();
+    assert!(theirs > 0);
+
+    other.execute("BEGIN IMMEDIATE").await.unwrap();
+    let error = fresh.store.set_meta("a", "b").await.unwrap_err();
+    assert!(matches!(error, StoreError::Locked), "{error:?}");
+    assert!(error.is_passing());
+    other.execute("ROLLBACK").await.unwrap();
+    fresh.store.set_meta("a", "b").await.unwrap();
+}
+
+#[tokio::test]
+async fn a_database_that_is_taken_away_while_it_runs_takes_no_more_promises() {
+    let fresh = fresh_sqlite().await;
+    let path = path_of(&fresh);
+    let away = path.with_extension("away");
+    std::fs::rename(&path, &away).unwrap();
+    let error = fresh.store.set_meta("a", "b").await.unwrap_err();
+    assert!(matches!(error, StoreError::Gone { .. }), "{error:?}");
+    std::fs::copy(&away, &path).unwrap();
+    let error = fresh.store.set_meta("a", "b").await.unwrap_err();
+    assert!(
+        error
+            .to_string()
+            .contains("is not the file any more that was opened"),
+        "{error}"
+    );
+    std::fs::rename(&away, &path).unwrap();
+    fresh.store.set_meta("a", "b").await.unwrap();
+}
+
 /// A small file system in memory, gone when dropped.
 struct SmallDisk(PathBuf);
 

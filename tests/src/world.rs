@@ -1,0 +1,555 @@
+//! A world: the real programs in a folder of their own, a forge beside them, a free port, no home.
+//!
+//! Nothing here sleeps to wait: [`World::poll`] asks for a condition until a deadline, and when it does not come the
+//! error has what every program has printed.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, anyhow, bail, ensure};
+use hmac::{Hmac, KeyInit, Mac};
+use serde_json::Value;
+use sha2::Sha256;
+use tempfile::TempDir;
+
+use crate::forge::Forge;
+use crate::program::{Program, Said, clean, path};
+use crate::tree;
+
+/// How long a world waits for what should come.
+pub const PATIENCE: Duration = Duration::from_secs(90);
+
+/// The fleet's repository on the forge.
+pub const REPO: &str = "fleet.git";
+
+/// A world. Dropped, its programs end and its folder goes.
+#[derive(Debug)]
+pub struct World {
+    // Before the folder: programs end before their files go.
+    reconciler: Option<Program>,
+    hosts: BTreeMap<String, Program>,
+    /// The forge.
+    pub forge: Forge,
+    address: SocketAddr,
+    fleet: String,
+    folder: TempDir,
+}
+
+impl World {
+    /// A forge, a fleet called `fleet` of three invited nodes pushed to it; no program runs yet.
+    ///
+    /// # Errors
+    /// git or `meshplan init` says no.
+    pub fn new(fleet: &str) -> Result<Self> {
+        let folder = tempfile::Builder::new().prefix("meshplan-world-").tempdir()?;
+        let forge = Forge::start(&folder.path().join("forge"))?;
+        forge.create(REPO)?;
+        let world = Self {
+            reconciler: None,
+            hosts: BTreeMap::new(),
+            forge,
+            address: free_port()?,
+            fleet: fleet.to_owned(),
+            folder,
+        };
+        world.init()?;
+        Ok(world)
+    }
+
+    /// A world whose reconciler runs and whose three hosts are enrolled, run, and have the first commit's content.
+    ///
+    /// # Errors
+    /// Something on the way says no, or does not come.
+    pub fn with_three_hosts(fleet: &str) -> Result<Self> {
+        let mut world = Self::new(fleet)?;
+        world.serve()?;
+        for node in tree::NODES {
+            world.enrol(node)?;
+            world.run_host(node)?;
+        }
+        let head = world.head()?;
+        world.wait_for(&head, "delivered")?;
+        for node in tree::NODES {
+            world.poll(&format!("{node} has the page"), |w| {
+                Ok(w.on_node(node, tree::PAGE).is_ok())
+            })?;
+        }
+        Ok(world)
+    }
+
+    fn init(&self) -> Result<()> {
+        let work = self.work();
+        let mut init = self.program("meshplan")?;
+        init.arg("init")
+            .arg(&work)
+            .args(["--fleet", &self.fleet])
+            .arg("--state")
+            .arg(self.state());
+        init.args([
+            "--addr",
+            &self.address.to_string(),
+            "--forge-url",
+            &self.forge.url(REPO),
+        ]);
+        Said::of(init)?.ok()?;
+        for room in ["nodes", "modules", "plans", "policy", "checks"] {
+            let room = work.join(room);
+            if room.exists() {
+                fs::remove_dir_all(room)?;
+            }
+        }
+        let fleet = fs::read_to_string(work.join("fleet.toml")).context("init makes fleet.toml")?;
+        let mut fleet: toml::Table = toml::from_str(&fleet).context("init's fleet.toml is TOML")?;
+        let short: toml::Table = toml::from_str(tree::SHORT_TIMES)?;
+        fleet.extend(short);
+        self.write("fleet.toml", &toml::to_string(&fleet)?)?;
+        for (path, text) in tree::files() {
+            self.write(&path, &text)?;
+        }
+        self.configure_forge("poll_secs", 1)?;
+        if !work.join(".git").exists() {
+            self.git(&["init", "--quiet", "--initial-branch=main"])?;
+        }
+        if self.git(&["remote"])?.trim().is_empty() {
+            self.git(&["remote", "add", "origin", &self.forge.url(REPO)])?;
+        }
+        self.commit("the fleet")?;
+        self.git(&["push", "--quiet", "origin", "HEAD:refs/heads/main"])?;
+        Ok(())
+    }
+
+    // --- places ----------------------------------------------------------------------------------------------------
+
+    /// The folder of the world.
+    #[must_use]
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// The work clone of the fleet repo.
+    #[must_use]
+    pub fn work(&self) -> PathBuf {
+        self.folder().join("work")
+    }
+
+    /// The reconciler's state folder.
+    #[must_use]
+    pub fn state(&self) -> PathBuf {
+        self.folder().join("state")
+    }
+
+    /// The reconciler's configuration.
+    #[must_use]
+    pub fn config(&self) -> PathBuf {
+        self.state().join("meshplan.toml")
+    }
+
+    /// The folder that a node's host takes for its root.
+    #[must_use]
+    pub fn root_of(&self, node: &str) -> PathBuf {
+        self.folder().join("nodes").join(node)
+    }
+
+    /// Where the reconciler listens.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// What the reconciler has printed, over all its starts.
+    #[must_use]
+    pub fn reconciler_log(&self) -> String {
+        fs::read_to_string(self.folder().join("reconciler.log")).unwrap_or_default()
+    }
+
+    /// The text of a file on a node, by its path from the node's root.
+    ///
+    /// # Errors
+    /// It is not there.
+    pub fn on_node(&self, node: &str, path: &str) -> Result<String> {
+        let path = self.root_of(node).join(path);
+        fs::read_to_string(&path).with_context(|| format!("{} can be read", path.display()))
+    }
+
+    /// Changes the reconciler's configuration; it counts from the next [`World::serve`] on.
+    ///
+    /// # Errors
+    /// What `change` says, or the file cannot be read or written.
+    pub fn configure(&self, change: impl FnOnce(&mut toml::Table) -> Result<()>) -> Result<()> {
+        let text = fs::read_to_string(self.config()).context("init makes the configuration")?;
+        let mut config: toml::Table = toml::from_str(&text).context("the configuration is TOML")?;
+        change(&mut config)?;
+        fs::write(self.config(), toml::to_string(&config)?)?;
+        Ok(())
+    }
+
+    /// Sets a key of the configuration's `[forge]`.
+    ///
+    /// # Errors
+    /// As [`World::configure`].
+    pub fn configure_forge(&self, key: &str, value: impl Into<toml::Value>) -> Result<()> {
+        self.configure(|config| {
+            let forge = config.get_mut("forge").and_then(toml::Value::as_table_mut);
+            forge
+                .context("the configuration has [forge]")?
+                .insert(key.to_owned(), value.into());
+            Ok(())
+        })
+    }
+
+    // --- programs --------------------------------------------------------------------------------------------------
+
+    fn program(&self, name: &str) -> Result<Command> {
+        let mut command = clean(path(name)?, self.folder());
+        command.current_dir(self.folder());
+        Ok(command)
+    }
+
+    /// Starts the reconciler and waits until it answers.
+    ///
+    /// # Errors
+    /// It ends, or does not answer.
+    pub fn serve(&mut self) -> Result<()> {
+        let mut serve = self.program("meshplan")?;
+        serve.arg("serve").arg("--config").arg(self.config());
+        self.reconciler = Some(Program::start(
+            "meshplan serve",
+            serve,
+            self.folder().join("reconciler.log"),
+        )?);
+        self.poll("the reconciler answers", |w| {
+            if let Some(status) = w.reconciler.as_mut().context("just started")?.ended()? {
+                bail!("the reconciler ended with {status}");
+            }
+            Ok(w.http("GET", "/", &[], b"").is_ok())
+        })
+    }
+
+    /// Starts `meshplan serve` and waits for its end; for those that cannot start.
+    ///
+    /// # Errors
+    /// It cannot be started.
+    pub fn serve_to_its_end(&self) -> Result<Said> {
+        let mut serve = self.program("meshplan")?;
+        serve.arg("serve").arg("--config").arg(self.config());
+        Said::of(serve)
+    }
+
+    /// kill -9 for the reconciler.
+    ///
+    /// # Errors
+    /// It does not run.
+    pub fn kill_reconciler(&mut self) -> Result<()> {
+        self.reconciler.take().context("the reconciler runs")?.kill()
+    }
+
+    /// Enrols a node: invite, `meshplan-host enrol` in the background, admit, and the host's word that it is in.
+    ///
+    /// # Errors
+    /// One of them says no, or does not come.
+    pub fn enrol(&mut self, node: &str) -> Result<()> {
+        let invitation = self.meshplan_json(&["fleet", "invite", node])?;
+        let token = invitation["token"]
+            .as_str()
+            .context("an invitation has a token")?
+            .to_owned();
+        fs::create_dir_all(self.root_of(node))?;
+        let mut enrol = self.host_command(node)?;
+        enrol.args(["enrol", &token]);
+        let log = self.folder().join(format!("enrol-{node}.log"));
+        let mut enrolling = Program::start("meshplan-host enrol", enrol, log)?;
+        self.poll(&format!("{node} can be admitted"), |w| {
+            Ok(w.meshplan(&["fleet", "admit", node])?.code == Some(0))
+        })?;
+        self.poll(&format!("{node} is enrolled"), |_| match enrolling.ended()? {
+            None => Ok(false),
+            Some(status) if status.success() => Ok(true),
+            Some(status) => Err(anyhow!("enrol ended with {status}: {}", enrolling.log())),
+        })?;
+        self.git(&["pull", "--quiet", "--ff-only", "origin", "main"])?;
+        Ok(())
+    }
+
+    fn host_command(&self, node: &str) -> Result<Command> {
+        let mut command = self.program("meshplan-host")?;
+        command.arg("--root").arg(self.root_of(node));
+        Ok(command)
+    }
+
+    /// Starts a node's host.
+    ///
+    /// # Errors
+    /// It cannot be started.
+    pub fn run_host(&mut self, node: &str) -> Result<()> {
+        let mut run = self.host_command(node)?;
+        run.arg("run");
+        let program = Program::start(
+            &format!("host of {node}"),
+            run,
+            self.folder().join(format!("{node}.log")),
+        )?;
+        self.hosts.insert(node.to_owned(), program);
+        Ok(())
+    }
+
+    /// kill -9 for a node's host.
+    ///
+    /// # Errors
+    /// It does not run.
+    pub fn kill_host(&mut self, node: &str) -> Result<()> {
+        self.hosts
+            .remove(node)
+            .with_context(|| format!("the host of {node} runs"))?
+            .kill()
+    }
+
+    /// Runs `meshplan --config FILE ...` to its end.
+    ///
+    /// # Errors
+    /// It cannot be started.
+    pub fn meshplan(&self, arguments: &[&str]) -> Result<Said> {
+        let mut command = self.program("meshplan")?;
+        command.arg("--config").arg(self.config()).args(arguments);
+        Said::of(command)
+    }
+
+    /// What `meshplan ... --json` prints.
+    ///
+    /// # Errors
+    /// It does not end with 0, or prints no JSON.
+    pub fn meshplan_json(&self, arguments: &[&str]) -> Result<Value> {
+        let said = self.meshplan(&[arguments, &["--json"]].concat())?;
+        let command = said.command.clone();
+        serde_json::from_str(&said.ok()?).with_context(|| format!("`{command}` prints JSON"))
+    }
+
+    /// Runs `meshplan-host --root DIR ...` of a node to its end.
+    ///
+    /// # Errors
+    /// It cannot be started.
+    pub fn host(&self, node: &str, arguments: &[&str]) -> Result<Said> {
+        let mut command = self.host_command(node)?;
+        command.args(arguments);
+        Said::of(command)
+    }
+
+    // --- git -------------------------------------------------------------------------------------------------------
+
+    /// Runs git in the work clone; gives what it prints.
+    ///
+    /// # Errors
+    /// It does not end with 0.
+    pub fn git(&self, arguments: &[&str]) -> Result<String> {
+        let mut git = clean("git", self.folder());
+        git.current_dir(self.work());
+        git.args(["-c", "user.name=Dana", "-c", "user.email=dana@example.org"]);
+        git.args(arguments);
+        Said::of(git)?.ok()
+    }
+
+    /// The newest commit of the work clone.
+    ///
+    /// # Errors
+    /// git says no.
+    pub fn head(&self) -> Result<String> {
+        Ok(self.git(&["rev-parse", "HEAD"])?.trim().to_owned())
+    }
+
+    /// Writes a file of the work clone.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub fn write(&self, path: &str, text: &str) -> Result<()> {
+        let path = self.work().join(path);
+        fs::create_dir_all(path.parent().unwrap_or(&path))?;
+        fs::write(&path, text).with_context(|| format!("{} can be written", path.display()))
+    }
+
+    /// Commits all that the work clone has.
+    ///
+    /// # Errors
+    /// git says no.
+    pub fn commit(&self, subject: &str) -> Result<String> {
+        self.git(&["add", "--all"])?;
+        self.git(&["commit", "--quiet", "--message", subject])?;
+        self.head()
+    }
+
+    /// Writes one file, commits and pushes it: a merge. Gives the commit.
+    ///
+    /// # Errors
+    /// git says no.
+    pub fn merge(&self, path: &str, text: &str) -> Result<String> {
+        self.write(path, text)?;
+        let commit = self.commit(&format!("change {path}"))?;
+        self.git(&["push", "--quiet", "origin", "HEAD:refs/heads/main"])?;
+        Ok(commit)
+    }
+
+    /// The note of a commit as git shows it, fetched from the forge.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn note(&self, commit: &str) -> Result<String> {
+        self.git(&[
+            "fetch",
+            "--quiet",
+            "origin",
+            "+refs/notes/mesh-plan:refs/notes/mesh-plan",
+        ])?;
+        self.git(&["notes", "--ref=mesh-plan", "show", commit])
+    }
+
+    // --- the webhook -----------------------------------------------------------------------------------------------
+
+    /// The body that a post-receive hook sends for a push to main.
+    #[must_use]
+    pub fn push_event(&self, commit: &str) -> Vec<u8> {
+        let event = serde_json::json!({
+            "repo": "fleet",
+            "ref": "refs/heads/main",
+            "before": "0".repeat(40),
+            "after": commit,
+            "pusher": "dana",
+        });
+        event.to_string().into_bytes()
+    }
+
+    /// Sends a webhook signed with `secret`, none for the configured one; gives the status.
+    ///
+    /// # Errors
+    /// The reconciler does not answer.
+    pub fn webhook(&self, body: &[u8], delivery: &str, secret: Option<&str>) -> Result<u16> {
+        let signature = match secret {
+            Some(secret) => sign(secret, body)?,
+            None => sign(&self.webhook_secret()?, body)?,
+        };
+        let headers = [
+            ("Content-Type", "application/json"),
+            ("X-Gitea-Event", "push"),
+            ("X-Gitea-Delivery", delivery),
+            ("X-Gitea-Signature", &signature),
+        ];
+        Ok(self.http("POST", "/hooks/bare", &headers, body)?.0)
+    }
+
+    fn webhook_secret(&self) -> Result<String> {
+        let config: toml::Table = toml::from_str(&fs::read_to_string(self.config())?)?;
+        let file = config
+            .get("forge")
+            .and_then(|f| f.get("webhook_secret_file"))
+            .and_then(toml::Value::as_str);
+        let file = self
+            .state()
+            .join(file.context("the configuration names the secret's file")?);
+        Ok(fs::read_to_string(file)?.trim_end().to_owned())
+    }
+
+    /// One request to the reconciler: status and body.
+    ///
+    /// # Errors
+    /// It does not answer.
+    pub fn http(
+        &self,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: &[u8],
+    ) -> Result<(u16, String)> {
+        let mut stream = TcpStream::connect(self.address)?;
+        stream.set_read_timeout(Some(Duration::from_secs(10)))?;
+        write!(
+            stream,
+            "{method} {path} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n",
+            self.address
+        )?;
+        for (name, value) in headers {
+            write!(stream, "{name}: {value}\r\n")?;
+        }
+        write!(stream, "Content-Length: {}\r\n\r\n", body.len())?;
+        stream.write_all(body)?;
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer)?;
+        let answer = String::from_utf8_lossy(&answer).into_owned();
+        let status = answer.split_whitespace().nth(1).and_then(|s| s.parse().ok());
+        let body = answer
+            .split_once("\r\n\r\n")
+            .map_or("", |(_, body)| body)
+            .to_owned();
+        Ok((status.context("an answer has a status")?, body))
+    }
+
+    // --- waiting ---------------------------------------------------------------------------------------------------
+
+    /// Asks until `come` says yes; at the deadline, or when it fails, the error has what every program has printed.
+    ///
+    /// # Errors
+    /// It did not come.
+    pub fn poll(&mut self, what: &str, mut come: impl FnMut(&mut Self) -> Result<bool>) -> Result<()> {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            match come(self) {
+                Ok(true) => return Ok(()),
+                Ok(false) if Instant::now() < deadline => std::thread::sleep(Duration::from_millis(100)),
+                Ok(false) => bail!("after {PATIENCE:?} still not: {what}\n{}", self.logs()),
+                Err(e) => return Err(e.context(format!("while waiting: {what}\n{}", self.logs()))),
+            }
+        }
+    }
+
+    /// Waits until a delivery is in `state`; gives what `deliveries show --json` says then.
+    ///
+    /// # Errors
+    /// It ends in another state, or does not come.
+    pub fn wait_for(&mut self, commit: &str, state: &str) -> Result<Value> {
+        let finals = ["delivered", "rolled-back", "superseded", "withdrawn", "failed"];
+        let mut shown = Value::Null;
+        self.poll(&format!("{commit} is {state}"), |w| {
+            // Until the commit is known there is nothing to show.
+            let Ok(now) = w.meshplan_json(&["deliveries", "show", commit]) else {
+                return Ok(false);
+            };
+            shown = now;
+            let current = shown["state"].as_str().unwrap_or_default();
+            ensure!(
+                current == state || !finals.contains(&current),
+                "it ended {current}: {shown:#}"
+            );
+            Ok(current == state)
+        })?;
+        Ok(shown)
+    }
+
+    /// What the programs have printed.
+    #[must_use]
+    pub fn logs(&self) -> String {
+        let programs = self.reconciler.iter().chain(self.hosts.values());
+        let mut text = String::new();
+        for log in programs.map(Program::log) {
+            let lines: Vec<&str> = log.lines().collect();
+            let last = lines.get(lines.len().saturating_sub(60)..).unwrap_or_default();
+            text.push_str(&format!("--- its last lines\n{}\n", last.join("\n")));
+        }
+        text
+    }
+}
+
+/// An address of loopback that nobody listens on.
+///
+/// # Errors
+/// There is none.
+pub fn free_port() -> Result<SocketAddr> {
+    // Free again when the listener is dropped; the kernel hands out others before it comes round.
+    Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?)
+}
+
+fn sign(secret: &str, body: &[u8]) -> Result<String> {
+    let mut mac = Hmac::<Sha256>::new_from_slice(secret.as_bytes())?;
+    mac.update(body);
+    Ok(data_encoding::HEXLOWER.encode(&mac.finalize().into_bytes()))
+}

@@ -1,0 +1,304 @@
+//! What is wrong with what comes in, and the message that a person reads about it.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+use data_encoding::BASE64;
+use scenarios::program::{Said, clean};
+use scenarios::skip::skip;
+use scenarios::tree::PAGE;
+use scenarios::world::World;
+use serde_json::Value;
+
+const SOURCE: &str = "modules/web/files/index.html";
+
+// holds: FG-2
+#[test]
+fn a_webhook_that_is_not_signed_with_the_secret_is_refused_and_moves_nothing() -> Result<()> {
+    let mut world = World::with_three_hosts("hook")?;
+    world.configure_forge("poll_secs", 3600)?;
+    world.kill_reconciler()?;
+    world.serve()?;
+    let commit = world.merge(SOURCE, "<p>two</p>\n")?;
+    let body = world.push_event(&commit);
+    ensure!(world.webhook(&body, "one", Some("another secret"))? == 401);
+    ensure!(
+        world
+            .http(
+                "POST",
+                "/hooks/bare",
+                &[("Content-Type", "application/json")],
+                &body
+            )?
+            .0
+            == 401
+    );
+    ensure!(
+        world.meshplan_json(&["deliveries", "show", &commit]).is_err(),
+        "a forged webhook was believed"
+    );
+    ensure!(
+        (200..300).contains(&world.webhook(&body, "one", None)?),
+        "the good one is refused after the forged"
+    );
+    world.wait_for(&commit, "delivered")?;
+    Ok(())
+}
+
+// holds: FG-3
+#[test]
+fn a_repository_that_is_not_there_is_named_and_taken_up_when_it_comes() -> Result<()> {
+    let mut world = World::new("missing")?;
+    let (there, away) = (world.forge.folder("fleet.git"), world.forge.folder("away.git"));
+    fs::rename(&there, &away)?;
+    world.serve()?;
+    world.poll("the log names the repository", |w| {
+        Ok(w.reconciler_log().contains("fleet.git"))
+    })?;
+    let log = world.reconciler_log();
+    ensure!(
+        log.contains("not there") || log.contains("not found") || log.contains("404"),
+        "{log}"
+    );
+    fs::rename(&away, &there)?;
+    let head = world.head()?;
+    world.poll("the first commit is known", |w| {
+        Ok(w.meshplan(&["deliveries", "show", &head])?.code == Some(0))
+    })?;
+    Ok(())
+}
+
+#[test]
+fn an_address_that_is_no_repository_is_called_so() -> Result<()> {
+    let mut world = World::new("nogit")?;
+    // The reconciler's own status page: HTTP, and no git.
+    let address = format!("http://{}/", world.address());
+    world.configure_forge("url", address.clone())?;
+    world.serve()?;
+    world.poll("the log says that it is no repository", |w| {
+        let log = w.reconciler_log();
+        Ok(log.contains(&address)
+            && (log.contains("no git repository") || log.contains("not a git repository")))
+    })?;
+    Ok(())
+}
+
+// holds: FR-1
+#[test]
+fn a_plan_that_names_a_node_that_is_not_there_is_refused_at_its_line() -> Result<()> {
+    let mut world = World::new("typo")?;
+    world.serve()?;
+    let plan = fs::read_to_string(world.work().join("plans/default.toml"))?;
+    let line = plan
+        .lines()
+        .position(|l| l.starts_with("nodes = "))
+        .context("the plan names nodes")?
+        + 1;
+    let commit = world.merge("plans/default.toml", &plan.replace("\"ace\"", "\"ase\""))?;
+    let work = world.work();
+    let checked = world
+        .meshplan(&["check", &work.to_string_lossy()])?
+        .refused_with(1)?;
+    let shown = world.wait_for(&commit, "failed")?;
+    ensure!(shown["code"] == "invalid", "{shown:#}");
+    for text in [checked, world.meshplan(&["deliveries", "show", &commit])?.ok()?] {
+        for word in [&format!("plans/default.toml:{line}"), "ase", "ace"] {
+            ensure!(text.contains(word), "the message lacks `{word}`:\n{text}");
+        }
+    }
+    Ok(())
+}
+
+// holds: SG-5
+#[test]
+fn an_old_order_a_changed_one_and_one_of_another_fleet_are_refused_on_the_node_with_the_reason() -> Result<()>
+{
+    let mut world = World::with_three_hosts("judge")?;
+    let kept = world.folder().join("old.json");
+    fs::copy(newest_declaration(&world.root_of("ace"))?, &kept)?;
+    let verify = |world: &World, file: &Path| world.host("ace", &["verify", &file.to_string_lossy()]);
+    verify(&world, &kept)?
+        .ok()
+        .context("the order in force verifies")?;
+
+    let mut changed: Value = serde_json::from_slice(&fs::read(&kept)?)?;
+    let mut payload = BASE64.decode(changed["payload"].as_str().context("a payload")?.as_bytes())?;
+    let middle = payload.len() / 2;
+    payload[middle] ^= 1;
+    changed["payload"] = BASE64.encode(&payload).into();
+    let flipped = world.folder().join("flipped.json");
+    fs::write(&flipped, changed.to_string())?;
+    let said = verify(&world, &flipped)?.refused_with(1)?;
+    ensure!(said.contains("does not verify"), "{said}");
+
+    let commit = world.merge(SOURCE, "<p>two</p>\n")?;
+    world.wait_for(&commit, "delivered")?;
+    let said = verify(&world, &kept)?.refused_with(1)?;
+    ensure!(said.contains("older than"), "{said}");
+
+    let mut other = World::with_three_hosts("stranger")?;
+    let commit = other.merge(SOURCE, "<p>two</p>\n")?;
+    other.wait_for(&commit, "delivered")?;
+    let foreign = newest_declaration(&other.root_of("ace"))?;
+    let said = verify(&world, &foreign)?.refused_with(1)?;
+    ensure!(
+        said.contains("no author of this fleet") || said.contains("does not verify"),
+        "{said}"
+    );
+    Ok(())
+}
+
+// holds: HR-15
+#[test]
+fn a_truncated_ledger_means_unknown_and_nothing_is_removed_on_its_word() -> Result<()> {
+    let mut world = World::with_three_hosts("ledger")?;
+    world.kill_host("ace")?;
+    let root = world.root_of("ace");
+    let ledgers = named(&root, "ledger")?;
+    ensure!(
+        !ledgers.is_empty(),
+        "no file below {} is called a ledger",
+        root.display()
+    );
+    for ledger in &ledgers {
+        fs::write(ledger, "")?;
+    }
+    world.run_host("ace")?;
+    let commit = world.merge(SOURCE, "<p>two</p>\n")?;
+    world.poll("the host goes on, and nothing is missing meanwhile", |w| {
+        Ok(w.on_node("ace", PAGE)? == "<p>two</p>\n")
+    })?;
+    world.wait_for(&commit, "delivered")?;
+    Ok(())
+}
+
+// holds: HR-14
+#[test]
+fn a_full_disk_fails_the_apply_before_a_target_is_touched_and_is_reported() -> Result<()> {
+    let mut world = World::new("full")?;
+    let Some(disk) = SmallDisk::mount(&world.root_of("ace"), "4m")? else {
+        return Ok(());
+    };
+    world.serve()?;
+    for node in scenarios::tree::NODES {
+        world.enrol(node)?;
+        world.run_host(node)?;
+    }
+    let head = world.head()?;
+    world.wait_for(&head, "delivered")?;
+    disk.fill()?;
+    let commit = world.merge(SOURCE, &"<p>long</p>\n".repeat(40_000))?;
+    let mut pages = Vec::new();
+    world.poll("it is taken back", |w| {
+        pages.push(w.on_node("ace", PAGE)?);
+        Ok(w.meshplan_json(&["deliveries", "show", &commit])
+            .is_ok_and(|s| s["state"] == "rolled-back"))
+    })?;
+    ensure!(
+        pages.iter().all(|page| page == "<p>one</p>\n"),
+        "the page was touched on a full disk"
+    );
+    let why = world.meshplan(&["deliveries", "why", &commit])?.ok()?;
+    ensure!(
+        why.contains("space") || why.contains("disk"),
+        "the reason is not told: {why}"
+    );
+    world.kill_host("ace")?;
+    drop(disk);
+    Ok(())
+}
+
+/// The newest file below a host's root that is a signed declaration, whatever the host calls it.
+fn newest_declaration(root: &Path) -> Result<PathBuf> {
+    let mut found = Vec::new();
+    for path in named(root, "")? {
+        let Ok(envelope) = serde_json::from_slice::<Value>(&fs::read(&path)?) else {
+            continue;
+        };
+        if envelope["payloadType"]
+            .as_str()
+            .is_some_and(|t| t.contains("declaration"))
+        {
+            let payload = BASE64.decode(envelope["payload"].as_str().unwrap_or_default().as_bytes())?;
+            let payload: Value = serde_json::from_slice(&payload)?;
+            found.push((payload["sequence"].as_u64(), path));
+        }
+    }
+    let newest = found
+        .into_iter()
+        .max()
+        .context("the host keeps the declaration that it has")?;
+    Ok(newest.1)
+}
+
+/// The files below `root` whose name contains `word`.
+fn named(root: &Path, word: &str) -> Result<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    let mut folders = vec![root.to_owned()];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder)? {
+            let entry = entry?;
+            if entry.file_type()?.is_dir() {
+                folders.push(entry.path());
+            } else if entry.file_type()?.is_file() && entry.file_name().to_string_lossy().contains(word) {
+                found.push(entry.path());
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// A file system of a few megabytes, gone when dropped.
+struct SmallDisk {
+    place: PathBuf,
+}
+
+impl SmallDisk {
+    /// None, with a line that says so, where this machine does not let us mount; with `CI=true` that is a failure.
+    fn mount(place: &Path, size: &str) -> Result<Option<Self>> {
+        fs::create_dir_all(place)?;
+        let mut mount = clean("mount", place);
+        mount
+            .args(["-t", "tmpfs", "-o", &format!("size={size}"), "tmpfs"])
+            .arg(place);
+        let said = Said::of(mount)?;
+        if said.code == Some(0) {
+            return Ok(Some(Self {
+                place: place.to_owned(),
+            }));
+        }
+        skip(
+            "a full disk",
+            &format!("no small file system can be mounted here: {said}"),
+        )?;
+        Ok(None)
+    }
+
+    /// Writes until not a byte is left.
+    fn fill(&self) -> Result<()> {
+        use std::io::Write as _;
+        let mut file = fs::File::create(self.place.join("filler"))?;
+        let mut chunk = vec![0_u8; 64 * 1024];
+        while !chunk.is_empty() {
+            match file.write(&chunk) {
+                Ok(_) => {}
+                Err(e) if e.kind() == std::io::ErrorKind::StorageFull => chunk.truncate(chunk.len() / 2),
+                Err(e) => return Err(e).context("the filler can be written"),
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        // A host that still has files open there must not keep the test from ending.
+        Command::new("umount")
+            .arg("--lazy")
+            .arg(&self.place)
+            .status()
+            .ok();
+    }
+}

@@ -1,0 +1,92 @@
+//! The documents that lead a reader by the hand, followed by a shell: the commands as they stand, one block after the
+//! other, in a folder and on ports of their own.
+
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context, Result, ensure};
+use scenarios::house::{documents::shell_blocks, workspace};
+use scenarios::program::{Said, clean, path};
+use scenarios::world::free_port;
+
+/// What a reader does after a merge: waits until it has come to its end. A command that fails ends the shell.
+const SHELL: &str = r#"
+settle() {
+  for _ in $(seq 600); do
+    if meshplan --config state/meshplan.toml deliveries show "$(git -C fleet rev-parse HEAD)" --json 2>/dev/null |
+      grep -qE '"(delivered|rolled-back)"'; then return; fi
+    sleep 0.2
+  done
+  echo 'the delivery never came to its end' >&2
+  return 1
+}
+set -euo pipefail
+trap 'echo "failed: $BASH_COMMAND" >&2' ERR
+trap 'kill $(jobs -p) 2>/dev/null' EXIT
+"#;
+
+/// Runs the blocks of a document; gives all that they printed.
+fn follow(page: &str, home: &Path) -> Result<String> {
+    let text = fs::read_to_string(workspace().join(page))?;
+    let mut script = SHELL.to_owned();
+    for block in shell_blocks(&text) {
+        let merges = block.iter().any(|(_, line)| line.contains(" commit "));
+        for (_, line) in &block {
+            // The programs are built already, beside this test.
+            if line.starts_with("cargo ") || line.starts_with("export PATH=") {
+                continue;
+            }
+            script.push_str(line);
+            script.push('\n');
+            if merges && line.contains(" push ") {
+                script.push_str("settle\n");
+            }
+        }
+    }
+    let script = script
+        .replace("/tmp/try", &home.join("try").to_string_lossy())
+        .replace("127.0.0.1:7980", &free_port()?.to_string())
+        .replace("127.0.0.1:7946", &free_port()?.to_string());
+    let programs = path("meshplan")?
+        .parent()
+        .context("a program lies in a folder")?
+        .to_owned();
+    let search = format!("{}:{}", programs.display(), std::env::var("PATH")?);
+    let mut bash = clean("bash", home);
+    bash.env("PATH", search).args(["-c", &script]);
+    let said = Said::of(bash)?;
+    ensure!(said.code == Some(0), "{page}: {}{}", said.out, said.err);
+    Ok(format!("{}{}", said.out, said.err))
+}
+
+// holds: OP-9
+#[test]
+fn whoever_follows_the_readme_by_hand_has_a_machine_with_a_change_and_its_story_in_git() -> Result<()> {
+    let home = tempfile::tempdir()?;
+    let said = follow("README.md", home.path())?;
+    ensure!(
+        said.contains("delivered (done)"),
+        "the story is not in git:\n{said}"
+    );
+    ensure!(fs::read_to_string(home.path().join("try/nodes/ace/srv/web/index.html"))? == "<p>hello</p>\n");
+    Ok(())
+}
+
+// holds: OP-9
+#[test]
+fn whoever_follows_the_tutorial_sees_both_stories() -> Result<()> {
+    let home = tempfile::tempdir()?;
+    let said = follow("docs/tutorial.md", home.path())?;
+    for words in [
+        "delivered (done)",
+        "-> rolled-back",
+        "<p>hello</p>\n<p>hello</p>\n",
+    ] {
+        ensure!(said.contains(words), "{words:?} was not seen:\n{said}");
+    }
+    ensure!(
+        !home.path().join("try").exists(),
+        "the last step does not clean up"
+    );
+    Ok(())
+}

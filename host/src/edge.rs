@@ -14,7 +14,4 @@ pub mod marks;
 pub mod orders;
 pub mod probe_run;
 pub mod reporter;
-pub mod disk;
-pub mod link;
-pub mod machine;
 pub mod window;

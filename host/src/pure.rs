@@ -1,7 +1,5 @@
 //! What decides on the host: values and `now` in, values with their reasons out.
 
-pub mod record;
-pub mod target_path;
 pub mod admit;
 pub mod agent;
 pub mod confirm;

@@ -86,7 +86,10 @@ mod tests {
         let whole = disk.read(&file).unwrap();
         for len in 0..whole.len() - 1 {
             disk.plant(&file, &whole[..len], 0o600);
-            assert!(matches!(read(&disk, &file), Found::Broken(_)), "cut to {len} bytes");
+            assert!(
+                matches!(read(&disk, &file), Found::Broken(_)),
+                "cut to {len} bytes"
+            );
         }
         for place in 0..whole.len() - 1 {
             let mut noise = whole.clone();

@@ -124,8 +124,16 @@ mod tests {
             .write_all(b"{\"at\":2,\"ev\n")
             .unwrap();
         journal.write(3, &entry("epoch.applied"));
-        let events: Vec<_> = journal.last(9).unwrap().into_iter().map(|l| (l.at, l.entry.event)).collect();
-        assert_eq!(events, [(1, "epoch.received".to_owned()), (3, "epoch.applied".to_owned())]);
+        let events: Vec<_> = journal
+            .last(9)
+            .unwrap()
+            .into_iter()
+            .map(|l| (l.at, l.entry.event))
+            .collect();
+        assert_eq!(
+            events,
+            [(1, "epoch.received".to_owned()), (3, "epoch.applied".to_owned())]
+        );
         assert_eq!(journal.last(1).unwrap()[0].at, 3);
     }
 }

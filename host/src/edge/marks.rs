@@ -170,7 +170,9 @@ mod tests {
                 let whole = disk.read(file).unwrap();
                 disk.plant(file, &whole[..whole.len() / 2], 0o600);
             }),
-            ("another's text, whole", |disk, file| checked::write(disk, file, "{}").unwrap()),
+            ("another's text, whole", |disk, file| {
+                checked::write(disk, file, "{}").unwrap()
+            }),
         ];
         let files = [path("/counter.a"), path("/counter.b")];
         for (name, damage) in damages {

@@ -78,9 +78,11 @@ pub fn load(disk: &dyn Disk) -> (Orders, Vec<String>) {
     let declaration = text(Slot::Declaration);
     let (trying, confirmed) = (text(Slot::Trying), text(Slot::Confirmed));
     let names = disk.list(Some(&path(FOLDER))).unwrap_or_default();
-    let digests = names
-        .iter()
-        .filter_map(|name| format!("sha256:{}", name.strip_prefix("epoch-")?).parse::<Digest>().ok());
+    let digests = names.iter().filter_map(|name| {
+        format!("sha256:{}", name.strip_prefix("epoch-")?)
+            .parse::<Digest>()
+            .ok()
+    });
     let epochs: Vec<String> = digests.filter_map(|digest| text(Slot::Epoch(digest))).collect();
     let mut orders = Orders {
         head: read(head, &mut broken),
@@ -102,7 +104,11 @@ pub fn load(disk: &dyn Disk) -> (Orders, Vec<String>) {
 
 fn read<P: Payload>(text: Option<String>, broken: &mut Vec<String>) -> Option<Kept<P>> {
     Kept::read(text?)
-        .map_err(|why| broken.push(format!("an order that was kept cannot be read by this build: {why}")))
+        .map_err(|why| {
+            broken.push(format!(
+                "an order that was kept cannot be read by this build: {why}"
+            ))
+        })
         .ok()
 }
 
@@ -112,7 +118,9 @@ fn opened(text: &str, broken: &mut Vec<String>) -> Option<(ProvenLeaf, Leaf)> {
         let leaf: Leaf = serde_json::from_str(&proof.leaf)?;
         Ok((proof, leaf))
     };
-    read().map_err(|e| broken.push(format!("the own record: {e}"))).ok()
+    read()
+        .map_err(|e| broken.push(format!("the own record: {e}")))
+        .ok()
 }
 
 /// What enrolment has left, as exact texts: the first head, and the record with its proof. They were verified there
@@ -123,7 +131,10 @@ pub fn enrolled(disk: &dyn Disk) -> (Option<String>, Option<String>) {
         let bytes = disk.read(&path(&format!("/{name}"))).ok()?;
         String::from_utf8(bytes).ok()
     };
-    (text(TRUST_FILE), text(RECORD_FILE).map(|t| t.trim_end().to_owned()))
+    (
+        text(TRUST_FILE),
+        text(RECORD_FILE).map(|t| t.trim_end().to_owned()),
+    )
 }
 
 /// How the node stood; a broken or newer file is unknown, with its sentence.
@@ -223,7 +234,13 @@ mod tests {
     #[test]
     fn a_file_that_is_cut_or_noise_is_told_and_left_out_and_the_others_stand() {
         let (whole, _) = load(&kept());
-        for slot in [Slot::Head, Slot::Record, Slot::Timestamp, Slot::Declaration, Slot::Confirmed] {
+        for slot in [
+            Slot::Head,
+            Slot::Record,
+            Slot::Timestamp,
+            Slot::Declaration,
+            Slot::Confirmed,
+        ] {
             for noise in [&b""[..], b"{\"payload\":", &[0xff; 64]] {
                 let disk = kept();
                 disk.plant(&file(slot), noise, 0o600);

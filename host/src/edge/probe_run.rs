@@ -29,7 +29,10 @@ pub async fn ask(probes: Vec<(ResourceName, Probe)>, root: &Path) -> Vec<ProbeLi
             reason: cut(&reason),
         }
     });
-    futures_util::stream::iter(asked).buffered(AT_ONCE).collect().await
+    futures_util::stream::iter(asked)
+        .buffered(AT_ONCE)
+        .collect()
+        .await
 }
 
 async fn one(probe: &Probe, root: &Path) -> (Health, String) {
@@ -69,7 +72,10 @@ fn from_command(ended: command::Ended, timeout_secs: u32) -> (Health, String) {
         How::Exited(0) => (Health::Healthy, ended.said.clone()),
         How::Exited(code) => (Health::Unhealthy, with(format!("exit code {code}"))),
         How::Signalled(signal) => (Health::Unhealthy, with(format!("ended by signal {signal}"))),
-        How::TimedOut => (Health::Unhealthy, with(format!("no answer within {timeout_secs} s"))),
+        How::TimedOut => (
+            Health::Unhealthy,
+            with(format!("no answer within {timeout_secs} s")),
+        ),
         How::NotStarted(why) => (Health::Unknown, format!("could not be started: {why}")),
     }
 }
@@ -93,7 +99,11 @@ async fn connect(address: impl tokio::net::ToSocketAddrs) -> Result<TcpStream, (
                         | io::ErrorKind::HostUnreachable
                         | io::ErrorKind::NetworkUnreachable
                 );
-                let health = if refused { Health::Unhealthy } else { Health::Unknown };
+                let health = if refused {
+                    Health::Unhealthy
+                } else {
+                    Health::Unknown
+                };
                 last = (health, format!("{address}: {e}"));
             }
         }
@@ -190,9 +200,15 @@ mod tests {
     #[tokio::test]
     async fn http_is_healthy_with_the_status_that_is_expected_and_no_other() {
         let up = server("HTTP/1.1 204 No Content\r\n\r\n").await;
-        assert_eq!(answer(http(&up, 204), 5).await, (Health::Healthy, "HTTP 204".into()));
+        assert_eq!(
+            answer(http(&up, 204), 5).await,
+            (Health::Healthy, "HTTP 204".into())
+        );
         let (health, words) = answer(http(&up, 200), 5).await;
-        assert_eq!((health, words.as_str()), (Health::Unhealthy, "HTTP 204, expected 200"));
+        assert_eq!(
+            (health, words.as_str()),
+            (Health::Unhealthy, "HTTP 204, expected 200")
+        );
         let other = server("SSH-2.0-OpenSSH\r\n").await;
         assert_eq!(answer(http(&other, 200), 5).await.0, Health::Unhealthy);
     }
@@ -205,7 +221,10 @@ mod tests {
         assert_eq!(answer(Ask::Tcp(closed), 5).await.0, Health::Unhealthy);
         let silent = server("").await;
         let (health, words) = answer(http(&silent, 200), 1).await;
-        assert_eq!((health, words.as_str()), (Health::Unhealthy, "no answer within 1 s"));
+        assert_eq!(
+            (health, words.as_str()),
+            (Health::Unhealthy, "no answer within 1 s")
+        );
         assert_eq!(answer(Ask::Tcp(silent), 5).await.0, Health::Healthy);
     }
 
@@ -219,7 +238,10 @@ mod tests {
             while stream.write_all(&[b'x'; 4096]).await.is_ok() {}
         });
         let (health, words) = answer(http(&address, 200), 20).await;
-        assert_eq!((health, words.as_str()), (Health::Unhealthy, "what answered does not speak HTTP"));
+        assert_eq!(
+            (health, words.as_str()),
+            (Health::Unhealthy, "what answered does not speak HTTP")
+        );
     }
 
     // holds: HK-13, DL-13
@@ -227,7 +249,10 @@ mod tests {
     async fn a_command_says_yes_no_or_could_not_be_asked() {
         assert_eq!(answer(argv(&["true"]), 5).await.0, Health::Healthy);
         let (health, words) = answer(argv(&["sh", "-c", "echo broken; exit 2"]), 5).await;
-        assert_eq!((health, words.as_str()), (Health::Unhealthy, "exit code 2: broken"));
+        assert_eq!(
+            (health, words.as_str()),
+            (Health::Unhealthy, "exit code 2: broken")
+        );
         assert_eq!(answer(argv(&["sleep", "60"]), 1).await.0, Health::Unhealthy);
         assert_eq!(answer(argv(&["/nonexistent"]), 5).await.0, Health::Unknown);
     }
@@ -235,7 +260,13 @@ mod tests {
     // holds: DL-13
     #[tokio::test]
     async fn a_name_that_cannot_be_looked_up_is_not_a_no() {
-        assert_eq!(answer(Ask::Tcp("no-such-name.invalid:1".into()), 20).await.0, Health::Unknown);
-        assert_eq!(answer(http("no-such-name.invalid", 200), 20).await.0, Health::Unknown);
+        assert_eq!(
+            answer(Ask::Tcp("no-such-name.invalid:1".into()), 20).await.0,
+            Health::Unknown
+        );
+        assert_eq!(
+            answer(http("no-such-name.invalid", 200), 20).await.0,
+            Health::Unknown
+        );
     }
 }

@@ -160,7 +160,12 @@ impl Reporter {
     ///
     /// # Errors
     /// The signature; a disk that takes nothing is none, the report waits in memory then.
-    pub fn spool(&mut self, made: &Report, signer: &dyn Signer, now: i64) -> Result<Vec<FromHost>, SignError> {
+    pub fn spool(
+        &mut self,
+        made: &Report,
+        signer: &dyn Signer,
+        now: i64,
+    ) -> Result<Vec<FromHost>, SignError> {
         let counter = made.counter;
         let text = text(made, signer)?;
         if let Err(error) = checked::write(&*self.disk, &report(SPOOL, counter), &text) {
@@ -224,7 +229,11 @@ impl Reporter {
             at: now,
             envelope: self.read(counter).unwrap_or_default(),
         };
-        tracing::warn!(counter, reason, "the reconciler will never take this report; it is set aside");
+        tracing::warn!(
+            counter,
+            reason,
+            "the reconciler will never take this report; it is set aside"
+        );
         let text = serde_json::to_string(&aside).unwrap_or_default();
         if let Err(error) = checked::write(&*self.disk, &report(ASIDE, counter), &text) {
             tracing::warn!(%error, counter, "the rejected report cannot be kept");
@@ -249,7 +258,10 @@ pub fn waiting(disk: &dyn Disk) -> Result<Waiting, DiskError> {
                 Found::Whole(text) => serde_json::from_str::<Aside>(&text).map(|a| a.reason).ok(),
                 Found::Missing | Found::Broken(_) => None,
             };
-            (counter, reason.unwrap_or_else(|| "its file is damaged".to_owned()))
+            (
+                counter,
+                reason.unwrap_or_else(|| "its file is damaged".to_owned()),
+            )
         })
         .collect();
     Ok(Waiting {

@@ -103,7 +103,7 @@ mod tests {
         for bad in [
             http("https://127.0.0.1/"),
             http("127.0.0.1:80"),
-            http("http:///x"),
+            http("http://"),
             probe(Ask::Http {
                 url: "http://a/".into(),
                 status: 7,
@@ -132,7 +132,10 @@ mod tests {
     fn an_address_is_parted_for_the_connection_and_for_the_header() {
         let target = http_target("http://[::1]:8080/a/b?c=d#e").unwrap();
         assert_eq!((target.host.as_str(), target.port), ("::1", 8080));
-        assert_eq!((target.authority.as_str(), target.path.as_str()), ("[::1]:8080", "/a/b?c=d"));
+        assert_eq!(
+            (target.authority.as_str(), target.path.as_str()),
+            ("[::1]:8080", "/a/b?c=d")
+        );
         assert_eq!(http_target("http://web").unwrap().path, "/");
     }
 }

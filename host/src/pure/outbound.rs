@@ -82,7 +82,10 @@ impl Outbound {
     /// Takes the oldest report out when more than `limit` wait: what is said of it is said by a later one.
     pub fn overflow(&mut self, limit: usize) -> Option<u64> {
         let over = self.waiting.len() > limit;
-        let oldest = self.waiting.iter().find(|c| self.in_flight.is_none_or(|(f, _)| f != **c));
+        let oldest = self
+            .waiting
+            .iter()
+            .find(|c| self.in_flight.is_none_or(|(f, _)| f != **c));
         let oldest = oldest.copied().filter(|_| over)?;
         self.waiting.remove(&oldest);
         Some(oldest)

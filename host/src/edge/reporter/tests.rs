@@ -75,7 +75,10 @@ fn a_lost_counter_goes_on_above_every_one_that_was_used() {
         disk.plant(&path(file), b"", 0o600);
     }
     let (mut reporter, broken) = Reporter::open(Arc::new(disk.clone()), 5000).unwrap();
-    assert_eq!(broken, ["the counter of reports was lost; it goes on from the time"]);
+    assert_eq!(
+        broken,
+        ["the counter of reports was lost; it goes on from the time"]
+    );
     assert!(reporter.counter().unwrap() > used.max(4999));
 }
 
@@ -86,7 +89,10 @@ fn a_rejected_report_is_set_aside_where_a_person_sees_it_and_the_next_is_said() 
     let mut reporter = open(&disk);
     let (first, second) = (spool(&mut reporter), spool(&mut reporter));
     reporter.on(Event::Up, 0, "");
-    assert_eq!(counters(&reporter.on(Event::Reject(first), 7, "no such field")), [second]);
+    assert_eq!(
+        counters(&reporter.on(Event::Reject(first), 7, "no such field")),
+        [second]
+    );
     let seen = waiting(&disk).unwrap();
     assert_eq!(seen.queued, [second]);
     assert_eq!(seen.set_aside, [(first, "no such field".to_owned())]);

@@ -2,6 +2,7 @@
 
 pub mod boot;
 pub mod checked;
+pub mod accounts;
 pub mod clock;
 pub mod command;
 pub mod disk;
@@ -14,4 +15,9 @@ pub mod marks;
 pub mod orders;
 pub mod probe_run;
 pub mod reporter;
+pub mod failpoint;
+pub mod ledger;
+pub mod link;
+pub mod machine;
+pub mod observe;
 pub mod window;

@@ -7,6 +7,12 @@ pub mod epoch_choice;
 pub mod known_bad;
 pub mod orders;
 pub mod outbound;
+pub mod apply_plan;
+pub mod commit_confirm;
+pub mod inverse;
+pub mod observed;
+pub mod order;
+pub mod outcome;
 pub mod record;
 pub mod report;
 #[cfg(test)]

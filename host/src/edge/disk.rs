@@ -199,7 +199,11 @@ pub enum DiskError {
 
 impl DiskError {
     fn new(act: &'static str, path: &dyn fmt::Display, source: impl Into<io::Error>) -> Self {
-        Self::Io { act, path: path.to_string(), source: source.into() }
+        Self::Io {
+            act,
+            path: path.to_string(),
+            source: source.into(),
+        }
     }
     /// Something stands there already.
     #[must_use]
@@ -213,18 +217,3 @@ impl DiskError {
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded))
     }
 }
-
-/// The places at which a test build can stop the process; `host::disk::act` is passed before every single act.
-pub const FAILPOINTS: &[&str] = &[
-    "host::disk::act",
-    "host::disk::create",
-    "host::disk::create::written",
-    "host::disk::mkdir",
-    "host::disk::rename",
-    "host::disk::rename_new",
-    "host::disk::rmdir",
-    "host::disk::set_meta",
-    "host::disk::symlink",
-    "host::disk::sync_parent",
-    "host::disk::unlink",
-];

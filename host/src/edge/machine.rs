@@ -1,18 +1,37 @@
 //! The node's files as the agent sees them: what a declaration would change, changing it behind a window, going
 //! back (HR-1 to HR-6, HR-13 to HR-15).
 //!
+//! | file | what |
+//! | --- | --- |
+//! | `machine/start.rs` | opening, and what a start does with what it finds |
+//! | `machine/survey.rs` | looks at everything that a declaration and the ledger name, and has it planned |
+//! | `machine/apply.rs` | a declaration behind a window |
+//! | `machine/room.rs` | room for the whole change, before anything is touched |
+//! | `machine/policy.rs` | the effective policy behind a window |
+//! | `machine/verdict.rs` | arm, confirm, revert |
+//! | `machine/repair.rs` | drift, and a ledger made anew |
+//!
 //! Blocking: call it from a thread that may wait. It reads no clock and opens no socket; `now` is unix seconds.
 //! Invariant: one window at a time, and no target is touched outside of one but to put drift right.
 
+mod apply;
+mod policy;
+mod repair;
+mod room;
+mod start;
+mod survey;
+mod verdict;
+
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use meshplan_schemas::declaration::Declaration;
-use meshplan_schemas::digest::Digest;
 use meshplan_schemas::ident::ResourceName;
 use meshplan_schemas::report::{Outcome, ResourceLine};
 
 use super::disk::{Disk, DiskError};
-use super::window::{Order, Window};
+pub use super::ledger::LedgerState;
+use super::ledger::path_of;
+pub use super::window::{Order, Window, WindowState};
 use crate::pure::record::Ledger;
 use crate::pure::target_path::TargetPath;
 
@@ -69,20 +88,6 @@ pub enum Recovered {
     },
 }
 
-/// Whether the ledger can be believed (HR-15).
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum LedgerState {
-    /// Read, whole.
-    Known(Box<Ledger>),
-    /// There was none, nor a sign that there ever was.
-    Fresh,
-    /// Empty, cut, noise, of another version, or gone: call [`Machine::rebuild`] with the last verified declaration.
-    Unknown {
-        /// Why.
-        why: String,
-    },
-}
-
 /// One thing that a declaration would change.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Change {
@@ -112,6 +117,8 @@ pub enum End {
         /// Why.
         why: String,
     },
+    /// [`Machine::repair`] put drift right.
+    Repaired,
     /// Refused before anything was touched: no room, no order of the modules.
     NotBegun {
         /// Why.
@@ -168,101 +175,78 @@ pub enum MachineError {
 /// The node's files.
 pub struct Machine {
     setup: Setup,
+    ledger: LedgerState,
+    window: Option<Window>,
+    /// Decided, and not yet cleaned up: the way back is barred somewhere.
+    unfinished: bool,
+    look_only: bool,
+    /// When drift of a resource was put right, unix seconds (HR-17).
+    repairs: BTreeMap<ResourceName, Vec<i64>>,
 }
 
 impl Machine {
-    /// Opens it for work and finishes what a crash left: must be called before anything else touches the state
-    /// folder, with the lock held.
-    ///
-    /// # Errors
-    /// The disk.
-    pub fn open(setup: Setup, now: i64) -> Result<(Self, Recovery), MachineError> {
-        unimplemented!()
-    }
-    /// Opens it to look only ([`Machine::plan`], [`Machine::held`], [`Machine::ledger`], [`Machine::window`]):
-    /// recovers nothing, writes nothing, needs no lock.
-    ///
-    /// # Errors
-    /// The disk.
-    pub fn look(setup: Setup) -> Result<Self, MachineError> {
-        unimplemented!()
-    }
     /// The ledger.
     #[must_use]
     pub fn ledger(&self) -> &LedgerState {
-        unimplemented!()
+        &self.ledger
     }
-    /// The open window.
+
+    /// The open, undecided window.
     #[must_use]
     pub fn window(&self) -> Option<&Window> {
-        unimplemented!()
+        self.window.as_ref()
     }
-    /// Makes the ledger anew from the last verified declaration and the machine (HR-15).
-    ///
-    /// # Errors
-    /// The disk; a window is open.
-    pub fn rebuild(&mut self, declaration: &Declaration, digest: Digest) -> Result<(), MachineError> {
-        unimplemented!()
-    }
-    /// What a declaration would change; changes nothing.
-    ///
-    /// # Errors
-    /// The disk could not tell.
-    pub fn plan(&self, declaration: &Declaration) -> Result<Vec<Change>, MachineError> {
-        unimplemented!()
-    }
-    /// What is held, as the ledger has it (HR-8).
+
+    /// What is held, as the ledger has it, by module and name (HR-8).
     #[must_use]
     pub fn held(&self) -> Vec<ResourceLine> {
-        unimplemented!()
+        let held = self.book().held;
+        held.iter()
+            .map(|(name, held)| {
+                let reason = format!("{} is assigned and not taken: {}", name.module, held.target);
+                crate::pure::outcome::line(name, Outcome::Held, reason, None)
+            })
+            .collect()
     }
-    /// Applies a declaration whose payload has this digest.
-    ///
-    /// # Errors
-    /// A window is open; the disk failed in a way that is no resource's.
-    pub fn apply(&mut self, declaration: &Declaration, digest: Digest, now: i64) -> Result<Applied, MachineError> {
-        unimplemented!()
-    }
-    /// Writes the effective policy of an epoch to `policy.toml` of the state folder and to `policy_out`. `End` is
-    /// `Converged` when the bytes stand there already (nothing is written then).
-    ///
-    /// # Errors
-    /// As [`Machine::apply`].
-    pub fn apply_policy(&mut self, text: &str, epoch: u64, apply_secs: u32, now: i64) -> Result<Applied, MachineError> {
-        unimplemented!()
-    }
-    /// Sets the confirm deadline of the open window, once; the window awaits its confirm from here on.
-    ///
-    /// # Errors
-    /// No window; the disk.
-    pub fn arm(&mut self, confirm_deadline: i64) -> Result<(), MachineError> {
-        unimplemented!()
-    }
-    /// Decides the open window: what was done stays.
-    ///
-    /// # Errors
-    /// No window; it was decided otherwise; the disk.
-    pub fn confirm(&mut self, now: i64) -> Result<Order, MachineError> {
-        unimplemented!()
-    }
-    /// Decides the open window: everything goes back.
-    ///
-    /// # Errors
-    /// No window; it was decided otherwise; the disk.
-    pub fn revert(&mut self, why: &str, now: i64) -> Result<Vec<ResourceLine>, MachineError> {
-        unimplemented!()
-    }
-    /// Puts right what somebody changed since the confirmed declaration was applied; no window, nothing swept.
-    /// The same thing put right three times in an hour is left and said (HR-17).
-    ///
-    /// # Errors
-    /// A window is open; the disk.
-    pub fn repair(&mut self, declaration: &Declaration, now: i64) -> Result<Applied, MachineError> {
-        unimplemented!()
-    }
+
     /// Gives the reserved room back, so that a failure can still be recorded on a full disk; the next apply takes
     /// it again.
     pub fn release_reserve(&self) {
-        unimplemented!()
+        if !self.look_only {
+            room::release(self.state());
+        }
+    }
+
+    /// The ledger to work from; a lost one knows nothing, so nothing is removed on its word.
+    fn book(&self) -> Ledger {
+        match &self.ledger {
+            LedgerState::Known(ledger) => (**ledger).clone(),
+            LedgerState::Fresh | LedgerState::Unknown { .. } => Ledger::default(),
+        }
+    }
+
+    fn root(&self) -> &dyn Disk {
+        &*self.setup.root
+    }
+
+    fn state(&self) -> &dyn Disk {
+        &*self.setup.state
+    }
+
+    /// Nothing may be changed while a window is open; one whose way back is barred is tried once more, and given up.
+    fn ready(&mut self) -> Result<(), MachineError> {
+        if self.look_only {
+            return Err(MachineError::LookOnly);
+        }
+        if let Some(window) = &self.window {
+            return Err(MachineError::WindowOpen(window.order.to_string()));
+        }
+        if self.unfinished {
+            self.walk_back(verdict::Barred::GiveUp)?;
+        }
+        Ok(())
     }
 }
+
+/// Where the first originals of found files are kept (HR-8).
+const ORIGINALS: &str = "/originals";

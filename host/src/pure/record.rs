@@ -47,6 +47,52 @@ impl Default for Ledger {
     }
 }
 
+impl Ledger {
+    /// A resource is as its record says. Whatever else was recorded at its target is handed over to it (HR-16); its
+    /// own former target, when it moved, is an orphan (HR-6).
+    pub fn take_over(&mut self, record: Record) {
+        if let Some(target) = &record.target {
+            self.records
+                .retain(|name, other| *name == record.name || other.target.as_ref() != Some(target));
+            self.orphans.remove(target);
+        }
+        self.held.remove(&record.name);
+        let former = self.records.insert(record.name.clone(), record.clone());
+        if let Some(former) = former
+            && former.target != record.target
+            && let Some(target) = former.target.clone()
+        {
+            self.orphans.insert(target, former);
+        }
+    }
+
+    /// What a resource wrote at a target is gone, or no longer the host's.
+    pub fn forget(&mut self, name: &ResourceName, target: Option<&TargetPath>) {
+        if let Some(target) = target {
+            self.orphans.remove(target);
+        }
+        if self
+            .records
+            .get(name)
+            .is_some_and(|record| record.target.as_ref() == target)
+        {
+            self.records.remove(name);
+        }
+    }
+
+    /// What a resource wrote at a target is declared by nobody and still there.
+    pub fn orphan(&mut self, name: &ResourceName, target: &TargetPath) {
+        if self
+            .records
+            .get(name)
+            .is_some_and(|record| record.target.as_ref() == Some(target))
+            && let Some(record) = self.records.remove(name)
+        {
+            self.orphans.insert(target.clone(), record);
+        }
+    }
+}
+
 /// A declaration by number and bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Confirmed {

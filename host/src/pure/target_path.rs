@@ -111,7 +111,9 @@ impl TargetPath {
     /// Whether it stands below `folder`.
     #[must_use]
     pub fn is_below(&self, folder: &Self) -> bool {
-        self.0.strip_prefix(&folder.0).is_some_and(|rest| rest.starts_with('/'))
+        self.0
+            .strip_prefix(&folder.0)
+            .is_some_and(|rest| rest.starts_with('/'))
     }
 }
 
@@ -152,8 +154,18 @@ mod tests {
     #[test]
     fn a_path_with_a_second_spelling_is_no_target() {
         for bad in [
-            "", "etc", "/", "//", "/etc/", "/etc//x", "/etc/./x", "/etc/../x", "/..", "/a\0b",
-            &format!("/{}", "x".repeat(256)), &"/x".repeat(2048),
+            "",
+            "etc",
+            "/",
+            "//",
+            "/etc/",
+            "/etc//x",
+            "/etc/./x",
+            "/etc/../x",
+            "/..",
+            "/a\0b",
+            &format!("/{}", "x".repeat(256)),
+            &"/x".repeat(2048),
         ] {
             assert!(TargetPath::parse(bad).is_err(), "{bad:?} was taken for a target");
         }

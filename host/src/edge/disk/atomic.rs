@@ -61,7 +61,14 @@ pub fn put_file(
 pub fn put_first(disk: &dyn Disk, path: &TargetPath, bytes: &[u8]) -> Result<(), DiskError> {
     clear_beside(disk, path)?;
     let beside = beside(path);
-    disk.create(&beside, &NewFile { bytes, mode: 0o600, owner: Owner::default() })?;
+    disk.create(
+        &beside,
+        &NewFile {
+            bytes,
+            mode: 0o600,
+            owner: Owner::default(),
+        },
+    )?;
     if let Err(e) = disk.rename_new(&beside, path) {
         let _cleared = clear_beside(disk, path);
         return Err(e);
@@ -76,7 +83,9 @@ pub fn put_first(disk: &dyn Disk, path: &TargetPath, bytes: &[u8]) -> Result<(),
 pub fn put_link(disk: &dyn Disk, path: &TargetPath, target: &str, owner: Owner) -> Result<(), DiskError> {
     clear_beside(disk, path)?;
     let beside = beside(path);
-    let placed = disk.symlink(&beside, target, owner).and_then(|()| disk.rename(&beside, path));
+    let placed = disk
+        .symlink(&beside, target, owner)
+        .and_then(|()| disk.rename(&beside, path));
     if let Err(e) = placed {
         let _cleared = clear_beside(disk, path);
         return Err(e);

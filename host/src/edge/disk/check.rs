@@ -13,11 +13,16 @@ const CHECK_SECS: u64 = 60;
 
 /// Runs `command` (words, no shell) with `%s` standing for the file.
 pub(super) fn run(root: &Path, file: &Path, command: &str) -> Result<(), DiskError> {
-    let fault = |said: String| DiskError::Check { command: command.to_owned(), said };
+    let fault = |said: String| DiskError::Check {
+        command: command.to_owned(),
+        said,
+    };
     let mut words = command
         .split_whitespace()
         .map(|word| word.replace("%s", &file.to_string_lossy()));
-    let program = words.next().ok_or_else(|| fault("the command is empty".to_owned()))?;
+    let program = words
+        .next()
+        .ok_or_else(|| fault("the command is empty".to_owned()))?;
     let mut child = tokio::process::Command::new(program);
     child
         .args(words)
@@ -29,7 +34,9 @@ pub(super) fn run(root: &Path, file: &Path, command: &str) -> Result<(), DiskErr
     let outcome = std::thread::scope(|scope| {
         scope
             .spawn(|| {
-                let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+                let runtime = tokio::runtime::Builder::new_current_thread()
+                    .enable_all()
+                    .build()?;
                 runtime.block_on(async {
                     match tokio::time::timeout(Duration::from_secs(CHECK_SECS), child.output()).await {
                         Ok(output) => output,

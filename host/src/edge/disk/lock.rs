@@ -42,9 +42,7 @@ impl StateLock {
         let file = open(&path, flags, Mode::RUSR | Mode::WUSR).map_err(io)?;
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => Ok(Self { _file: file }),
-            Err(rustix::io::Errno::WOULDBLOCK) => {
-                Err(LockError::Busy(state_folder.display().to_string()))
-            }
+            Err(rustix::io::Errno::WOULDBLOCK) => Err(LockError::Busy(state_folder.display().to_string())),
             Err(e) => Err(io(e)),
         }
     }

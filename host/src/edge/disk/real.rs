@@ -6,11 +6,12 @@ use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{
-    AtFlags, FileType, Gid, Mode, OFlags, RawDir, RenameFlags, Uid, chownat, fchmod, fchown, fstat, fstatvfs, fsync,
-    mkdirat, open, openat, readlinkat, renameat, renameat_with, statat, symlinkat, unlinkat,
+    AtFlags, FileType, Gid, Mode, OFlags, RawDir, RenameFlags, Uid, chownat, fchmod, fchown, fstat, fstatvfs,
+    fsync, mkdirat, open, openat, readlinkat, renameat, renameat_with, statat, symlinkat, unlinkat,
 };
 use rustix::io::Errno;
 
+use super::super::failpoint::cut;
 use super::{Disk, DiskError, NewFile, Owner, Sort, Space, Stat, check, walk};
 use crate::pure::target_path::TargetPath;
 
@@ -21,12 +22,6 @@ pub struct RealDisk {
     path: PathBuf,
     uid: u32,
     gid: u32,
-}
-
-/// Stops a test build's process as a power cut would: nothing is unwound, nothing is flushed.
-fn cut(name: &str) {
-    fail::fail_point!("host::disk::act", |_| std::process::abort());
-    fail::fail_point!(name, |_| std::process::abort());
 }
 
 impl RealDisk {
@@ -65,7 +60,9 @@ impl Disk for RealDisk {
     fn stat(&self, path: &TargetPath) -> Result<Option<Stat>, DiskError> {
         let folder = match self.folder_of(path) {
             Ok(folder) => folder,
-            Err(DiskError::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+            Err(DiskError::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => {
+                return Ok(None);
+            }
             Err(e) => return Err(e),
         };
         let stat = match statat(&folder, path.file_name(), AtFlags::SYMLINK_NOFOLLOW) {
@@ -97,7 +94,9 @@ impl Disk for RealDisk {
             return Err(fault(Errno::INVAL));
         }
         let mut bytes = Vec::new();
-        File::from(file).read_to_end(&mut bytes).map_err(|e| DiskError::new("read", path, e))?;
+        File::from(file)
+            .read_to_end(&mut bytes)
+            .map_err(|e| DiskError::new("read", path, e))?;
         Ok(bytes)
     }
 
@@ -157,6 +156,7 @@ impl Disk for RealDisk {
     }
 
     fn create(&self, path: &TargetPath, file: &NewFile<'_>) -> Result<(), DiskError> {
+        cut("host::disk::act");
         cut("host::disk::create");
         let folder = self.folder_of(path)?;
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -165,7 +165,7 @@ impl Disk for RealDisk {
         let mut out = File::from(fd);
         let written = (|| {
             out.write_all(file.bytes)?;
-            cut("host::disk::create::written");
+            cut("host::disk::written");
             let (uid, gid) = ids(file.owner);
             if uid.is_some() || gid.is_some() {
                 fchown(&out, uid, gid)?;
@@ -181,6 +181,7 @@ impl Disk for RealDisk {
     }
 
     fn symlink(&self, path: &TargetPath, target: &str, owner: Owner) -> Result<(), DiskError> {
+        cut("host::disk::act");
         cut("host::disk::symlink");
         let fault = |e: Errno| DiskError::new("make the link", path, e);
         let folder = self.folder_of(path)?;
@@ -193,12 +194,14 @@ impl Disk for RealDisk {
     }
 
     fn mkdir(&self, path: &TargetPath) -> Result<(), DiskError> {
+        cut("host::disk::act");
         cut("host::disk::mkdir");
         mkdirat(self.folder_of(path)?, path.file_name(), Mode::RWXU)
             .map_err(|e| DiskError::new("make the folder", path, e))
     }
 
     fn set_meta(&self, path: &TargetPath, mode: u32, owner: Owner) -> Result<(), DiskError> {
+        cut("host::disk::act");
         cut("host::disk::set_meta");
         let fault = |e: Errno| DiskError::new("set mode and owner of", path, e);
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -212,6 +215,7 @@ impl Disk for RealDisk {
     }
 
     fn rename(&self, from: &TargetPath, to: &TargetPath) -> Result<(), DiskError> {
+        cut("host::disk::act");
         cut("host::disk::rename");
         let folder = self.folder_of(from)?;
         renameat(&folder, from.file_name(), &folder, to.file_name())
@@ -219,25 +223,35 @@ impl Disk for RealDisk {
     }
 
     fn rename_new(&self, from: &TargetPath, to: &TargetPath) -> Result<(), DiskError> {
+        cut("host::disk::act");
         cut("host::disk::rename_new");
         let folder = self.folder_of(from)?;
-        renameat_with(&folder, from.file_name(), &folder, to.file_name(), RenameFlags::NOREPLACE)
-            .map_err(|e| DiskError::new("put in place", to, e))
+        renameat_with(
+            &folder,
+            from.file_name(),
+            &folder,
+            to.file_name(),
+            RenameFlags::NOREPLACE,
+        )
+        .map_err(|e| DiskError::new("put in place", to, e))
     }
 
     fn unlink(&self, path: &TargetPath) -> Result<(), DiskError> {
+        cut("host::disk::act");
         cut("host::disk::unlink");
         unlinkat(self.folder_of(path)?, path.file_name(), AtFlags::empty())
             .map_err(|e| DiskError::new("remove", path, e))
     }
 
     fn rmdir(&self, path: &TargetPath) -> Result<(), DiskError> {
+        cut("host::disk::act");
         cut("host::disk::rmdir");
         unlinkat(self.folder_of(path)?, path.file_name(), AtFlags::REMOVEDIR)
             .map_err(|e| DiskError::new("remove the folder", path, e))
     }
 
     fn sync_parent(&self, path: &TargetPath) -> Result<(), DiskError> {
+        cut("host::disk::act");
         cut("host::disk::sync_parent");
         fsync(self.folder_of(path)?).map_err(|e| DiskError::new("sync the folder of", path, e))
     }

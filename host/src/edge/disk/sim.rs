@@ -39,9 +39,23 @@ struct Tree {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Node {
-    File { bytes: Vec<u8>, mode: u32, uid: u32, gid: u32 },
-    Directory { names: BTreeMap<String, u64>, mode: u32, uid: u32, gid: u32 },
-    Link { target: String, uid: u32, gid: u32 },
+    File {
+        bytes: Vec<u8>,
+        mode: u32,
+        uid: u32,
+        gid: u32,
+    },
+    Directory {
+        names: BTreeMap<String, u64>,
+        mode: u32,
+        uid: u32,
+        gid: u32,
+    },
+    Link {
+        target: String,
+        uid: u32,
+        gid: u32,
+    },
 }
 
 #[derive(Debug, Clone)]
@@ -55,15 +69,26 @@ enum Op {
     /// Bytes, mode and owner are on the disk.
     Sync { ino: u64 },
     /// Names of a folder change, in one step.
-    Names { folder: u64, gone: Option<String>, new: Option<(String, u64)> },
+    Names {
+        folder: u64,
+        gone: Option<String>,
+        new: Option<(String, u64)>,
+    },
     /// The folder's names are on the disk.
     SyncNames { folder: u64 },
 }
 
 impl Tree {
     fn new() -> Self {
-        let root = Node::Directory { names: BTreeMap::new(), mode: 0o755, uid: OWN.0, gid: OWN.1 };
-        Self { nodes: BTreeMap::from([(0, root)]) }
+        let root = Node::Directory {
+            names: BTreeMap::new(),
+            mode: 0o755,
+            uid: OWN.0,
+            gid: OWN.1,
+        };
+        Self {
+            nodes: BTreeMap::from([(0, root)]),
+        }
     }
 
     fn names(&self, ino: u64) -> Option<&BTreeMap<String, u64>> {
@@ -83,10 +108,13 @@ impl Tree {
                     bytes.clone_from(new);
                 }
             }
-            Op::Meta { ino, mode: new, owner } => {
-                if let Some(
-                    Node::File { mode, uid, gid, .. } | Node::Directory { mode, uid, gid, .. },
-                ) = self.nodes.get_mut(ino)
+            Op::Meta {
+                ino,
+                mode: new,
+                owner,
+            } => {
+                if let Some(Node::File { mode, uid, gid, .. } | Node::Directory { mode, uid, gid, .. }) =
+                    self.nodes.get_mut(ino)
                 {
                     *mode = *new;
                     *uid = owner.uid.unwrap_or(*uid);
@@ -116,14 +144,24 @@ impl Tree {
 
     fn show(&self, ino: u64, at: &str, out: &mut BTreeMap<String, String>) {
         match self.nodes.get(&ino) {
-            Some(Node::File { bytes, mode, uid, gid }) => {
+            Some(Node::File {
+                bytes,
+                mode,
+                uid,
+                gid,
+            }) => {
                 let shown = String::from_utf8_lossy(bytes);
                 out.insert(at.to_owned(), format!("file {mode:o} {uid}:{gid} {shown:?}"));
             }
             Some(Node::Link { target, uid, gid }) => {
                 out.insert(at.to_owned(), format!("link {uid}:{gid} {target:?}"));
             }
-            Some(Node::Directory { names, mode, uid, gid }) => {
+            Some(Node::Directory {
+                names,
+                mode,
+                uid,
+                gid,
+            }) => {
                 out.insert(at.to_owned(), format!("folder {mode:o} {uid}:{gid}"));
                 for (name, ino) in names {
                     self.show(*ino, &format!("{at}/{name}"), out);
@@ -144,10 +182,24 @@ impl SimDisk {
     /// An empty tree with plenty of room.
     #[must_use]
     pub fn new() -> Self {
-        let space = Space { file_system: 1, free_bytes: 1 << 40, free_inodes: Some(1 << 20), block_bytes: 4096 };
+        let space = Space {
+            file_system: 1,
+            free_bytes: 1 << 40,
+            free_inodes: Some(1 << 20),
+            block_bytes: 4096,
+        };
         let tree = Tree::new();
-        let sim = Sim { before: tree.clone(), tree, log: Vec::new(), forbidden: Vec::new(), space };
-        Self { sim: Arc::new(Mutex::new(sim)), base: Vec::new() }
+        let sim = Sim {
+            before: tree.clone(),
+            tree,
+            log: Vec::new(),
+            forbidden: Vec::new(),
+            space,
+        };
+        Self {
+            sim: Arc::new(Mutex::new(sim)),
+            base: Vec::new(),
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, Sim> {
@@ -162,16 +214,29 @@ impl SimDisk {
             base.push(name.to_owned());
             let mut sim = self.lock();
             if sim.tree.walk(&base).is_err() {
-                let node = Node::Directory { names: BTreeMap::new(), mode: 0o755, uid: OWN.0, gid: OWN.1 };
+                let node = Node::Directory {
+                    names: BTreeMap::new(),
+                    mode: 0o755,
+                    uid: OWN.0,
+                    gid: OWN.1,
+                };
                 sim.make(&base, node);
             }
         }
-        Self { sim: Arc::clone(&self.sim), base }
+        Self {
+            sim: Arc::clone(&self.sim),
+            base,
+        }
     }
 
     /// Puts a file there as somebody else would, synced.
     pub fn plant(&self, path: &TargetPath, bytes: &[u8], mode: u32) {
-        let node = Node::File { bytes: bytes.to_owned(), mode, uid: OWN.0, gid: OWN.1 };
+        let node = Node::File {
+            bytes: bytes.to_owned(),
+            mode,
+            uid: OWN.0,
+            gid: OWN.1,
+        };
         if let Some(parent) = path.parent() {
             let _there = self.at(&parent);
         }
@@ -226,41 +291,77 @@ impl SimDisk {
         let choices: Vec<Vec<Fate>> = fates(log, &pending);
         choices
             .into_iter()
-            .map(|fate| {
-                let mut tree = sim.before.clone();
-                for (at, op) in log.iter().enumerate() {
-                    let fate = pending.iter().position(|p| *p == at).and_then(|i| fate.get(i).copied());
-                    match (fate, op) {
-                        (Some(Fate::Lost), _) => {}
-                        (Some(Fate::Torn), Op::Bytes { ino, bytes }) => {
-                            let half = bytes.iter().take(bytes.len() / 2).copied().collect();
-                            tree.apply(&Op::Bytes { ino: *ino, bytes: half });
-                        }
-                        _ => tree.apply(op),
-                    }
-                }
-                let cut = Sim {
-                    before: tree.clone(),
-                    tree,
-                    log: Vec::new(),
-                    forbidden: sim.forbidden.clone(),
-                    space: sim.space,
-                };
-                Self { sim: Arc::new(Mutex::new(cut)), base: self.base.clone() }
-            })
+            .map(|fate| self.cut(&sim, log, &pending, fate))
             .collect()
     }
 
+    /// What a kill after the first `acts` acts leaves: all that was done.
+    #[must_use]
+    pub fn cut_keeping_all(&self, acts: usize) -> Self {
+        self.cut_with(acts, Fate::Kept)
+    }
+
+    /// What the worst power cut after the first `acts` acts leaves: nothing that was not synced.
+    #[must_use]
+    pub fn cut_losing_all(&self, acts: usize) -> Self {
+        self.cut_with(acts, Fate::Lost)
+    }
+
+    fn cut_with(&self, acts: usize, fate: Fate) -> Self {
+        let sim = self.lock();
+        let log = sim.log.get(..acts).unwrap_or(&sim.log);
+        let pending: Vec<usize> = (0..log.len()).filter(|at| is_pending(log, *at)).collect();
+        let fates = pending.iter().map(|_| fate).collect();
+        self.cut(&sim, log, &pending, fates)
+    }
+
+    fn cut(&self, sim: &Sim, log: &[Op], pending: &[usize], fate: Vec<Fate>) -> Self {
+        let mut tree = sim.before.clone();
+        for (at, op) in log.iter().enumerate() {
+            let fate = pending
+                .iter()
+                .position(|p| *p == at)
+                .and_then(|i| fate.get(i).copied());
+            match (fate, op) {
+                (Some(Fate::Lost), _) => {}
+                (Some(Fate::Torn), Op::Bytes { ino, bytes }) => {
+                    let half = bytes.iter().take(bytes.len() / 2).copied().collect();
+                    tree.apply(&Op::Bytes {
+                        ino: *ino,
+                        bytes: half,
+                    });
+                }
+                _ => tree.apply(op),
+            }
+        }
+        let forbidden = sim.forbidden.clone();
+        let cut = Sim {
+            before: tree.clone(),
+            tree,
+            log: Vec::new(),
+            forbidden,
+            space: sim.space,
+        };
+        Self {
+            sim: Arc::new(Mutex::new(cut)),
+            base: self.base.clone(),
+        }
+    }
+
     fn full(&self, path: &TargetPath) -> Vec<String> {
-        self.base.iter().cloned().chain(path.components().map(str::to_owned)).collect()
+        self.base
+            .iter()
+            .cloned()
+            .chain(path.components().map(str::to_owned))
+            .collect()
     }
 
     fn allowed(&self, sim: &Sim, act: &'static str, path: &TargetPath) -> Result<(), DiskError> {
         let full = self.full(path).join("/");
-        let barred = sim
-            .forbidden
-            .iter()
-            .any(|f| full.strip_prefix(f.as_str()).is_some_and(|rest| rest.is_empty() || rest.starts_with('/')));
+        let barred = sim.forbidden.iter().any(|f| {
+            full.strip_prefix(f.as_str())
+                .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        });
         if barred {
             return Err(fault(act, path, io::ErrorKind::PermissionDenied));
         }
@@ -279,8 +380,13 @@ impl SimDisk {
 
     fn named(&self, sim: &Sim, act: &'static str, path: &TargetPath) -> Result<(u64, u64), DiskError> {
         let folder = self.folder(sim, act, path)?;
-        let ino = sim.tree.names(folder).and_then(|n| n.get(path.file_name())).copied();
-        ino.map(|ino| (folder, ino)).ok_or_else(|| fault(act, path, io::ErrorKind::NotFound))
+        let ino = sim
+            .tree
+            .names(folder)
+            .and_then(|n| n.get(path.file_name()))
+            .copied();
+        ino.map(|ino| (folder, ino))
+            .ok_or_else(|| fault(act, path, io::ErrorKind::NotFound))
     }
 }
 
@@ -302,9 +408,9 @@ fn is_pending(log: &[Op], at: usize) -> bool {
             Op::Sync { ino: synced } | Op::SyncNames { folder: synced } => synced == ino,
             _ => false,
         }),
-        Some(Op::Names { folder, .. }) => {
-            !later.iter().any(|op| matches!(op, Op::SyncNames { folder: synced } if synced == folder))
-        }
+        Some(Op::Names { folder, .. }) => !later
+            .iter()
+            .any(|op| matches!(op, Op::SyncNames { folder: synced } if synced == folder)),
         _ => false,
     }
 }
@@ -320,7 +426,9 @@ fn fates(log: &[Op], pending: &[usize]) -> Vec<Vec<Fate>> {
         return pending.iter().fold(vec![Vec::new()], |all, at| {
             all.iter()
                 .flat_map(|head| {
-                    ways(at).iter().map(move |fate| head.iter().copied().chain([*fate]).collect())
+                    ways(at)
+                        .iter()
+                        .map(move |fate| head.iter().copied().chain([*fate]).collect())
                 })
                 .collect()
         });
@@ -361,14 +469,22 @@ impl Sim {
         if let Some((name, folder)) = full.split_last()
             && let Ok(folder) = self.tree.walk(folder)
         {
-            self.tree.apply(&Op::Names { folder, gone: None, new: Some((name.clone(), ino)) });
+            self.tree.apply(&Op::Names {
+                folder,
+                gone: None,
+                new: Some((name.clone(), ino)),
+            });
         }
         self.before = self.tree.clone();
     }
     fn make_named(&mut self, folder: u64, name: &str, node: Node) -> u64 {
         let ino = self.next_ino();
         self.act(Op::Make { ino, node });
-        self.act(Op::Names { folder, gone: None, new: Some((name.to_owned(), ino)) });
+        self.act(Op::Names {
+            folder,
+            gone: None,
+            new: Some((name.to_owned(), ino)),
+        });
         ino
     }
 }
@@ -382,19 +498,32 @@ impl Disk for SimDisk {
             Err(kind) => return Err(fault("look at", path, kind)),
         };
         Ok(sim.tree.nodes.get(&ino).map(|node| match node {
-            Node::File { bytes, mode, uid, gid } => Stat {
+            Node::File {
+                bytes,
+                mode,
+                uid,
+                gid,
+            } => Stat {
                 sort: Sort::File,
                 mode: *mode,
                 uid: *uid,
                 gid: *gid,
                 size_bytes: bytes.len() as u64,
             },
-            Node::Directory { mode, uid, gid, .. } => {
-                Stat { sort: Sort::Directory, mode: *mode, uid: *uid, gid: *gid, size_bytes: 0 }
-            }
-            Node::Link { uid, gid, .. } => {
-                Stat { sort: Sort::Link, mode: 0o777, uid: *uid, gid: *gid, size_bytes: 0 }
-            }
+            Node::Directory { mode, uid, gid, .. } => Stat {
+                sort: Sort::Directory,
+                mode: *mode,
+                uid: *uid,
+                gid: *gid,
+                size_bytes: 0,
+            },
+            Node::Link { uid, gid, .. } => Stat {
+                sort: Sort::Link,
+                mode: 0o777,
+                uid: *uid,
+                gid: *gid,
+                size_bytes: 0,
+            },
         }))
     }
 
@@ -422,7 +551,11 @@ impl Disk for SimDisk {
         let names = sim.tree.walk(&full).map(|ino| sim.tree.names(ino));
         match names {
             Ok(Some(names)) => Ok(names.keys().cloned().collect()),
-            Ok(None) => Err(DiskError::new("list", &full.join("/"), io::ErrorKind::NotADirectory)),
+            Ok(None) => Err(DiskError::new(
+                "list",
+                &full.join("/"),
+                io::ErrorKind::NotADirectory,
+            )),
             Err(kind) => Err(DiskError::new("list", &full.join("/"), kind)),
         }
     }
@@ -439,13 +572,29 @@ impl Disk for SimDisk {
         let mut sim = self.lock();
         self.allowed(&sim, "create", path)?;
         let folder = self.folder(&sim, "create", path)?;
-        if sim.tree.names(folder).is_some_and(|n| n.contains_key(path.file_name())) {
+        if sim
+            .tree
+            .names(folder)
+            .is_some_and(|n| n.contains_key(path.file_name()))
+        {
             return Err(fault("create", path, io::ErrorKind::AlreadyExists));
         }
-        let node = Node::File { bytes: Vec::new(), mode: 0o600, uid: OWN.0, gid: OWN.1 };
+        let node = Node::File {
+            bytes: Vec::new(),
+            mode: 0o600,
+            uid: OWN.0,
+            gid: OWN.1,
+        };
         let ino = sim.make_named(folder, path.file_name(), node);
-        sim.act(Op::Bytes { ino, bytes: file.bytes.to_owned() });
-        sim.act(Op::Meta { ino, mode: file.mode, owner: file.owner });
+        sim.act(Op::Bytes {
+            ino,
+            bytes: file.bytes.to_owned(),
+        });
+        sim.act(Op::Meta {
+            ino,
+            mode: file.mode,
+            owner: file.owner,
+        });
         sim.act(Op::Sync { ino });
         Ok(())
     }
@@ -454,11 +603,23 @@ impl Disk for SimDisk {
         let mut sim = self.lock();
         self.allowed(&sim, "make the link", path)?;
         let folder = self.folder(&sim, "make the link", path)?;
-        if sim.tree.names(folder).is_some_and(|n| n.contains_key(path.file_name())) {
+        if sim
+            .tree
+            .names(folder)
+            .is_some_and(|n| n.contains_key(path.file_name()))
+        {
             return Err(fault("make the link", path, io::ErrorKind::AlreadyExists));
         }
         let (uid, gid) = (owner.uid.unwrap_or(OWN.0), owner.gid.unwrap_or(OWN.1));
-        sim.make_named(folder, path.file_name(), Node::Link { target: target.to_owned(), uid, gid });
+        sim.make_named(
+            folder,
+            path.file_name(),
+            Node::Link {
+                target: target.to_owned(),
+                uid,
+                gid,
+            },
+        );
         Ok(())
     }
 
@@ -466,10 +627,19 @@ impl Disk for SimDisk {
         let mut sim = self.lock();
         self.allowed(&sim, "make the folder", path)?;
         let folder = self.folder(&sim, "make the folder", path)?;
-        if sim.tree.names(folder).is_some_and(|n| n.contains_key(path.file_name())) {
+        if sim
+            .tree
+            .names(folder)
+            .is_some_and(|n| n.contains_key(path.file_name()))
+        {
             return Err(fault("make the folder", path, io::ErrorKind::AlreadyExists));
         }
-        let node = Node::Directory { names: BTreeMap::new(), mode: 0o700, uid: OWN.0, gid: OWN.1 };
+        let node = Node::Directory {
+            names: BTreeMap::new(),
+            mode: 0o700,
+            uid: OWN.0,
+            gid: OWN.1,
+        };
         sim.make_named(folder, path.file_name(), node);
         Ok(())
     }
@@ -495,7 +665,10 @@ impl Disk for SimDisk {
         {
             return Err(fault("put in place", to, io::ErrorKind::IsADirectory));
         }
-        let (gone, new) = (Some(from.file_name().to_owned()), Some((to.file_name().to_owned(), ino)));
+        let (gone, new) = (
+            Some(from.file_name().to_owned()),
+            Some((to.file_name().to_owned(), ino)),
+        );
         sim.act(Op::Names { folder, gone, new });
         Ok(())
     }
@@ -514,7 +687,11 @@ impl Disk for SimDisk {
         if sim.tree.names(ino).is_some() {
             return Err(fault("remove", path, io::ErrorKind::IsADirectory));
         }
-        sim.act(Op::Names { folder, gone: Some(path.file_name().to_owned()), new: None });
+        sim.act(Op::Names {
+            folder,
+            gone: Some(path.file_name().to_owned()),
+            new: None,
+        });
         Ok(())
     }
 
@@ -529,7 +706,11 @@ impl Disk for SimDisk {
             }
             Some(_) => {}
         }
-        sim.act(Op::Names { folder, gone: Some(path.file_name().to_owned()), new: None });
+        sim.act(Op::Names {
+            folder,
+            gone: Some(path.file_name().to_owned()),
+            new: None,
+        });
         Ok(())
     }
 
@@ -544,7 +725,10 @@ impl Disk for SimDisk {
         let sim = self.lock();
         self.named(&sim, "check", path)?;
         match command {
-            "false" => Err(DiskError::Check { command: command.to_owned(), said: "no".to_owned() }),
+            "false" => Err(DiskError::Check {
+                command: command.to_owned(),
+                said: "no".to_owned(),
+            }),
             _ => Ok(()),
         }
     }

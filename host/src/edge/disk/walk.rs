@@ -34,19 +34,30 @@ pub(super) fn open_folder<'a>(
             _ => {}
         }
         let shown = || {
-            let so_far: String = behind.iter().map(|(name, _)| format!("/{}", name.escape_debug())).collect();
+            let so_far: String = behind
+                .iter()
+                .map(|(name, _)| format!("/{}", name.escape_debug()))
+                .collect();
             format!("{so_far}/{}", component.escape_debug())
         };
         let fault = |errno: Errno| DiskError::new("open", &shown(), errno);
         let here = behind.last().map_or(root, |(_, fd)| fd.as_fd());
-        let next = openat(here, component.as_str(), OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())
-            .map_err(fault)?;
+        let next = openat(
+            here,
+            component.as_str(),
+            OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC,
+            Mode::empty(),
+        )
+        .map_err(fault)?;
         let stat = fstat(&next).map_err(fault)?;
         match FileType::from_raw_mode(stat.st_mode) {
             FileType::Directory => behind.push((component, next)),
             FileType::Symlink => {
                 if stat.st_uid != 0 && stat.st_uid != own_uid {
-                    return Err(DiskError::ForeignLink { path: shown(), uid: stat.st_uid });
+                    return Err(DiskError::ForeignLink {
+                        path: shown(),
+                        uid: stat.st_uid,
+                    });
                 }
                 links += 1;
                 if links > LINKS {
@@ -67,7 +78,10 @@ pub(super) fn open_folder<'a>(
     let here = behind.last().map_or(root, |(_, fd)| fd.as_fd());
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     openat(here, ".", flags, Mode::empty()).map_err(|e| {
-        let shown: String = behind.iter().map(|(name, _)| format!("/{}", name.escape_debug())).collect();
+        let shown: String = behind
+            .iter()
+            .map(|(name, _)| format!("/{}", name.escape_debug()))
+            .collect();
         DiskError::new("open the folder", &shown, e)
     })
 }

@@ -1,6 +1,4 @@
 //! The resource kinds: one file each (HK-14).
-
-pub mod probe;
 //!
 //! A kind says `validate` (is it asked for properly), `plan` (what would change), `apply`, `verify` (read back),
 //! `revert` (the act that brings back what was there) and `remove`. Adding one touches its file and [`Wanted`].
@@ -8,6 +6,7 @@ pub mod probe;
 pub mod directory;
 pub mod file;
 pub mod link;
+pub mod probe;
 
 use meshplan_schemas::digest::Digest;
 use meshplan_schemas::resource::Kind;

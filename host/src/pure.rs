@@ -2,16 +2,16 @@
 
 pub mod admit;
 pub mod agent;
-pub mod confirm;
-pub mod epoch_choice;
-pub mod known_bad;
-pub mod orders;
-pub mod outbound;
 pub mod apply_plan;
 pub mod commit_confirm;
+pub mod confirm;
+pub mod epoch_choice;
 pub mod inverse;
+pub mod known_bad;
 pub mod observed;
 pub mod order;
+pub mod orders;
+pub mod outbound;
 pub mod outcome;
 pub mod record;
 pub mod report;

@@ -6,6 +6,7 @@
 pub mod directory;
 pub mod file;
 pub mod link;
+pub mod probe;
 
 use meshplan_schemas::digest::Digest;
 use meshplan_schemas::resource::Kind;

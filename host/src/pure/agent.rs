@@ -334,6 +334,26 @@ impl Agent {
         self.node
     }
 
+    /// Nothing is being done and nothing waits to be done: drift was looked for, no window is open.
+    #[must_use]
+    pub fn at_rest(&self, now: i64) -> bool {
+        let waits = self.orders.declaration.as_ref().is_some_and(|d| {
+            !self.standing.settled(&d.digest) && self.marks.sequence.map(|m| m.digest) == Some(d.digest)
+        });
+        self.busy == Busy::No && self.standing.window.is_none() && now < self.next_reconcile && !waits
+    }
+
+    /// When something is to be done by time alone, unix seconds.
+    #[must_use]
+    pub fn next_wake(&self, now: i64) -> i64 {
+        if self.standing.window.is_some() {
+            return now.saturating_add(1);
+        }
+        self.next_heartbeat
+            .min(self.next_reconcile)
+            .max(now.saturating_add(1))
+    }
+
     /// The refused orders were said in a report; they are not said again.
     pub fn refusals_said(&mut self) {
         self.standing.refused.clear();

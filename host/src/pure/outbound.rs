@@ -73,6 +73,24 @@ impl Outbound {
         self.up && self.waiting.is_empty()
     }
 
+    /// How many wait.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.waiting.len()
+    }
+
+    /// Takes the oldest report out when more than `limit` wait: what is said of it is said by a later one.
+    pub fn overflow(&mut self, limit: usize) -> Option<u64> {
+        let over = self.waiting.len() > limit;
+        let oldest = self
+            .waiting
+            .iter()
+            .find(|c| self.in_flight.is_none_or(|(f, _)| f != **c));
+        let oldest = oldest.copied().filter(|_| over)?;
+        self.waiting.remove(&oldest);
+        Some(oldest)
+    }
+
     /// Takes an event.
     pub fn on(&mut self, event: Event, now: i64) -> Vec<Effect> {
         let mut effects = Vec::new();
@@ -190,6 +208,15 @@ mod tests {
         assert!(q.lets_heartbeat_pass());
         q.on(Event::Down, 0);
         assert!(!q.lets_heartbeat_pass());
+    }
+
+    #[test]
+    fn a_queue_without_end_loses_its_oldest_and_never_the_one_under_way() {
+        let mut q = Outbound::new([1, 2, 3]);
+        q.on(Event::Up, 0);
+        assert_eq!(q.overflow(3), None);
+        assert_eq!(q.overflow(2), Some(2));
+        assert_eq!(q.len(), 2);
     }
 
     proptest! {

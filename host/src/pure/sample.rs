@@ -11,7 +11,13 @@ use meshplan_schemas::merkle;
 use meshplan_schemas::timestamp::Timestamp;
 use uuid::Uuid;
 
-use super::orders::Kept;
+use meshplan_schemas::report::Marks;
+
+use super::agent::{Agent, Given};
+use super::known_bad::KnownBad;
+use super::orders::{Kept, Orders};
+use super::report::Facts;
+use super::standing::Standing;
 
 pub(crate) const NODE: NodeId = NodeId(Uuid::from_u128(1));
 pub(crate) const OTHER_NODE: NodeId = NodeId(Uuid::from_u128(2));
@@ -181,5 +187,39 @@ pub(crate) fn timestamp(issued_at: i64, valid_to: i64) -> Timestamp {
         head: digest("head"),
         block: None,
         valid_to,
+    }
+}
+
+/// An agent that holds nothing.
+pub(crate) fn agent() -> Agent {
+    Agent::new(
+        Given {
+            fleet: "shop".parse().unwrap(),
+            node: NODE,
+            version: semver::Version::new(0, 1, 0),
+            orders: Orders::default(),
+            marks: Some((Marks::default(), None)),
+            standing: Standing::default(),
+            known_bad: KnownBad::default(),
+            reconcile_secs: None,
+            instance: "i".into(),
+            boot_id: "b".into(),
+        },
+        1000,
+    )
+}
+
+pub(crate) fn facts(counter: u64) -> Facts {
+    Facts {
+        counter,
+        boot_id: "b".into(),
+        instance: "i".into(),
+        started_at: 1000,
+        host_version: "0.1.0".into(),
+        launcher_version: None,
+        capabilities: vec![],
+        take_requests: vec![],
+        disk_free_bytes: None,
+        load_hundredths: None,
     }
 }

@@ -291,38 +291,61 @@ impl SimDisk {
         let choices: Vec<Vec<Fate>> = fates(log, &pending);
         choices
             .into_iter()
-            .map(|fate| {
-                let mut tree = sim.before.clone();
-                for (at, op) in log.iter().enumerate() {
-                    let fate = pending
-                        .iter()
-                        .position(|p| *p == at)
-                        .and_then(|i| fate.get(i).copied());
-                    match (fate, op) {
-                        (Some(Fate::Lost), _) => {}
-                        (Some(Fate::Torn), Op::Bytes { ino, bytes }) => {
-                            let half = bytes.iter().take(bytes.len() / 2).copied().collect();
-                            tree.apply(&Op::Bytes {
-                                ino: *ino,
-                                bytes: half,
-                            });
-                        }
-                        _ => tree.apply(op),
-                    }
-                }
-                let cut = Sim {
-                    before: tree.clone(),
-                    tree,
-                    log: Vec::new(),
-                    forbidden: sim.forbidden.clone(),
-                    space: sim.space,
-                };
-                Self {
-                    sim: Arc::new(Mutex::new(cut)),
-                    base: self.base.clone(),
-                }
-            })
+            .map(|fate| self.cut(&sim, log, &pending, fate))
             .collect()
+    }
+
+    /// What a kill after the first `acts` acts leaves: all that was done.
+    #[must_use]
+    pub fn cut_keeping_all(&self, acts: usize) -> Self {
+        self.cut_with(acts, Fate::Kept)
+    }
+
+    /// What the worst power cut after the first `acts` acts leaves: nothing that was not synced.
+    #[must_use]
+    pub fn cut_losing_all(&self, acts: usize) -> Self {
+        self.cut_with(acts, Fate::Lost)
+    }
+
+    fn cut_with(&self, acts: usize, fate: Fate) -> Self {
+        let sim = self.lock();
+        let log = sim.log.get(..acts).unwrap_or(&sim.log);
+        let pending: Vec<usize> = (0..log.len()).filter(|at| is_pending(log, *at)).collect();
+        let fates = pending.iter().map(|_| fate).collect();
+        self.cut(&sim, log, &pending, fates)
+    }
+
+    fn cut(&self, sim: &Sim, log: &[Op], pending: &[usize], fate: Vec<Fate>) -> Self {
+        let mut tree = sim.before.clone();
+        for (at, op) in log.iter().enumerate() {
+            let fate = pending
+                .iter()
+                .position(|p| *p == at)
+                .and_then(|i| fate.get(i).copied());
+            match (fate, op) {
+                (Some(Fate::Lost), _) => {}
+                (Some(Fate::Torn), Op::Bytes { ino, bytes }) => {
+                    let half = bytes.iter().take(bytes.len() / 2).copied().collect();
+                    tree.apply(&Op::Bytes {
+                        ino: *ino,
+                        bytes: half,
+                    });
+                }
+                _ => tree.apply(op),
+            }
+        }
+        let forbidden = sim.forbidden.clone();
+        let cut = Sim {
+            before: tree.clone(),
+            tree,
+            log: Vec::new(),
+            forbidden,
+            space: sim.space,
+        };
+        Self {
+            sim: Arc::new(Mutex::new(cut)),
+            base: self.base.clone(),
+        }
     }
 
     fn full(&self, path: &TargetPath) -> Vec<String> {

@@ -2,3 +2,7 @@
 
 pub mod check;
 pub mod exit;
+pub mod init;
+pub mod node;
+pub mod policy;
+pub mod schema;

@@ -1,5 +1,5 @@
 //! The commands that make and show a fleet's repository.
-#![expect(clippy::unwrap_used, clippy::panic, reason = "a test says why by failing")]
+#![expect(clippy::unwrap_used, reason = "a test says why by failing")]
 
 use std::path::Path;
 
@@ -11,7 +11,9 @@ use meshplan_schemas::ident::KeyId;
 fn author() -> Author {
     Author {
         id: KeyId("example".to_owned()),
-        key: "ed25519:11qYAYKxCrfVS/7TyWQHOg7hcvPapiMlrwIaaPcHURo=".parse().unwrap(),
+        key: "ed25519:11qYAYKxCrfVS/7TyWQHOg7hcvPapiMlrwIaaPcHURo="
+            .parse()
+            .unwrap(),
     }
 }
 
@@ -62,7 +64,10 @@ fn a_fresh_repository_checks_with_a_warning_and_with_a_node_without_a_word() {
     assert_eq!(add(dir.path(), "ace").0, Exit::Done);
     let (exit, said) = checked(dir.path());
     assert_eq!(exit, Exit::Done);
-    assert_eq!(said, "ok: the fleet home composes: 1 node, 1 module, 1 plan; 0 warnings\n");
+    assert_eq!(
+        said,
+        "ok: the fleet home composes: 1 node, 1 module, 1 plan; 0 warnings\n"
+    );
 }
 
 #[test]
@@ -71,7 +76,10 @@ fn what_is_there_is_not_written_over() {
     std::fs::write(dir.path().join("README.md"), "mine").unwrap();
     init_in(dir.path());
     assert_eq!(init_in(dir.path()), Exit::Refused);
-    assert_eq!(std::fs::read_to_string(dir.path().join("README.md")).unwrap(), "mine");
+    assert_eq!(
+        std::fs::read_to_string(dir.path().join("README.md")).unwrap(),
+        "mine"
+    );
     let (_, first) = add(dir.path(), "ace");
     let record = std::fs::read(dir.path().join("nodes/ace.toml")).unwrap();
     let (exit, said) = add(dir.path(), "ace");
@@ -106,7 +114,10 @@ fn policy_show_says_which_file_each_value_came_from() {
     };
     let (exit, said) = show("ace");
     assert_eq!(exit, Exit::Done);
-    let lines: Vec<Vec<&str>> = said.lines().map(|l| l.split("  # ").map(str::trim).collect()).collect();
+    let lines: Vec<Vec<&str>> = said
+        .lines()
+        .map(|l| l.split("  # ").map(str::trim).collect())
+        .collect();
     assert_eq!(
         lines,
         [
@@ -135,7 +146,11 @@ fn the_published_schemas_are_those_of_the_types() {
             std::fs::write(&path, &out).unwrap();
         }
         let published = std::fs::read(&path).unwrap_or_default();
-        assert!(published == out, "{} is not what `meshplan schema {name}` prints", path.display());
+        assert!(
+            published == out,
+            "{} is not what `meshplan schema {name}` prints",
+            path.display()
+        );
     }
     let args = schema::Args {
         name: Some("nodes".to_owned()),
@@ -157,7 +172,9 @@ fn a_commit_is_read_from_its_objects_and_not_from_the_folder() {
     // A submodule is an entry of its own kind; no folder can hold one without being a repository.
     let tree = repository.find_tree(index.write_tree().unwrap()).unwrap();
     let who = git2::Signature::new("a", "a@example", &git2::Time::new(0, 0)).unwrap();
-    let good = repository.commit(Some("HEAD"), &who, &who, "good", &tree, &[]).unwrap();
+    let good = repository
+        .commit(Some("HEAD"), &who, &who, "good", &tree, &[])
+        .unwrap();
     index
         .add(&git2::IndexEntry {
             ctime: git2::IndexTime::new(0, 0),
@@ -176,7 +193,9 @@ fn a_commit_is_read_from_its_objects_and_not_from_the_folder() {
         .unwrap();
     let tree = repository.find_tree(index.write_tree().unwrap()).unwrap();
     let parent = repository.find_commit(good).unwrap();
-    repository.commit(Some("HEAD"), &who, &who, "bad", &tree, &[&parent]).unwrap();
+    repository
+        .commit(Some("HEAD"), &who, &who, "bad", &tree, &[&parent])
+        .unwrap();
     std::fs::remove_file(dir.path().join("fleet.toml")).unwrap();
     let check = |commit: &str| {
         let mut out = Vec::new();
@@ -195,7 +214,10 @@ fn a_commit_is_read_from_its_objects_and_not_from_the_folder() {
     assert_eq!(said["composed"]["nodes"], 1);
     let (exit, said) = check("HEAD");
     assert_eq!(exit, Exit::No);
-    assert_eq!(said["findings"][0]["message"], "this is a submodule where files are expected");
+    assert_eq!(
+        said["findings"][0]["message"],
+        "this is a submodule where files are expected"
+    );
     let missing = check::Args {
         dir: dir.path().to_owned(),
         commit: Some("nowhere".to_owned()),

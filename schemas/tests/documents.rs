@@ -1,5 +1,5 @@
 //! The strictness of documents, walked over the published schemas so that a new table is covered when it is added.
-#![expect(clippy::unwrap_used, clippy::panic, reason = "a test says why by failing")]
+#![expect(clippy::panic, reason = "a test says why by failing")]
 
 use std::path::{Path, PathBuf};
 
@@ -96,7 +96,10 @@ fn an_unknown_key_is_an_error_in_every_table_at_every_depth_with_the_nearest_key
                     panic!("{name}: {text}gave {said:?}");
                 };
                 assert_eq!((hit.line, hit.column), (line, 1), "{name}: {text}");
-                assert!(hit.help.as_ref().is_some_and(|h| h.starts_with("did you mean `")), "{hit:?}");
+                assert!(
+                    hit.help.as_ref().is_some_and(|h| h.starts_with("did you mean `")),
+                    "{hit:?}"
+                );
             }
         }
     }
@@ -114,7 +117,9 @@ fn every_number_has_a_range_and_a_number_outside_is_an_error() {
         for (steps, keys, _) in found {
             let mut of = &schema;
             for (key, array) in &steps {
-                of = of.pointer(&format!("/properties/{key}")).unwrap_or(&of["additionalProperties"]);
+                of = of
+                    .pointer(&format!("/properties/{key}"))
+                    .unwrap_or(&of["additionalProperties"]);
                 of = if *array { &of["items"] } else { of };
             }
             for key in keys {
@@ -126,30 +131,48 @@ fn every_number_has_a_range_and_a_number_outside_is_an_error() {
                 let said = |number: i128| {
                     let text = toml_with(&steps, &format!("{key} = {number}\n"));
                     let said = findings(name, text.as_bytes());
-                    said.into_iter().any(|f| f.source.starts_with(&format!("{key} = ")))
+                    said.into_iter()
+                        .any(|f| f.source.starts_with(&format!("{key} = ")))
                 };
-                for bad in [i128::from(min) - 1, i128::from(max) + 1, i128::from(i64::MAX), i128::from(u64::MAX)] {
+                for bad in [
+                    i128::from(min) - 1,
+                    i128::from(max) + 1,
+                    i128::from(i64::MAX),
+                    i128::from(u64::MAX),
+                ] {
                     assert!(said(bad), "{name}: {steps:?} {key} = {bad} was taken");
                 }
-                assert!(!said(min.into()) && !said(max.into()), "{name}: {steps:?} {key} refuses its own range");
+                assert!(
+                    !said(min.into()) && !said(max.into()),
+                    "{name}: {steps:?} {key} refuses its own range"
+                );
             }
         }
     }
     assert!(walked >= 20, "only {walked} numbers were found");
 }
 
-const RECORD: &str = "id = \"0192f0c1-0000-7000-8000-000000000001\"\nroles = [\"web\"]\n[vars]\nsite = \"a\"\n";
+const RECORD: &str =
+    "id = \"0192f0c1-0000-7000-8000-000000000001\"\nroles = [\"web\"]\n[vars]\nsite = \"a\"\n";
 
 // holds: FR-1
 #[test]
 fn a_byte_order_mark_and_windows_line_ends_are_accepted() {
     let windows = RECORD.replace('\n', "\r\n");
-    for text in [RECORD.to_owned(), format!("\u{feff}{RECORD}"), windows.clone(), format!("\u{feff}{windows}")] {
+    for text in [
+        RECORD.to_owned(),
+        format!("\u{feff}{RECORD}"),
+        windows.clone(),
+        format!("\u{feff}{windows}"),
+    ] {
         assert_eq!(findings("node", text.as_bytes()), [], "{text:?}");
     }
     let bad = format!("\u{feff}{}", windows.replace("roles", "rolse"));
     let said = findings("node", bad.as_bytes());
-    assert_eq!((said[0].line, said[0].column, said[0].source.as_str()), (2, 1, "rolse = [\"web\"]"));
+    assert_eq!(
+        (said[0].line, said[0].column, said[0].source.as_str()),
+        (2, 1, "rolse = [\"web\"]")
+    );
 }
 
 #[test]

@@ -1,1 +1,3 @@
 //! Whole-program tests: a world of their own each.
+
+pub mod fleet_generator;

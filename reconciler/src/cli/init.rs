@@ -57,8 +57,18 @@ pub fn run(args: &Args, author: &Author, out: &mut dyn Write) -> anyhow::Result<
         write(dir, path, &text.replace("FLEET", args.fleet.as_str()))?;
     }
     write(dir, "fleet.toml", &fleet_toml(&args.fleet, &args.branch, author))?;
-    writeln!(out, "{}: the fleet {}, signed for by {}", dir.display(), args.fleet, author.id)?;
-    writeln!(out, "next: `meshplan node add NAME --role edge --dir {}`, then commit", dir.display())?;
+    writeln!(
+        out,
+        "{}: the fleet {}, signed for by {}",
+        dir.display(),
+        args.fleet,
+        author.id
+    )?;
+    writeln!(
+        out,
+        "next: `meshplan node add NAME --role edge --dir {}`, then commit",
+        dir.display()
+    )?;
     Ok(Exit::Done)
 }
 
@@ -68,7 +78,9 @@ fn write(dir: &Path, path: &str, text: &str) -> anyhow::Result<()> {
         fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
     }
     match OpenOptions::new().write(true).create_new(true).open(&path) {
-        Ok(mut file) => file.write_all(text.as_bytes()).with_context(|| format!("cannot write {}", path.display())),
+        Ok(mut file) => file
+            .write_all(text.as_bytes())
+            .with_context(|| format!("cannot write {}", path.display())),
         Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => Ok(()),
         Err(e) => Err(e).with_context(|| format!("cannot make {}", path.display())),
     }

@@ -52,10 +52,15 @@ pub fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<Exit> {
     } = &args.verb;
     let path = dir.join("nodes").join(format!("{name}.toml"));
     if !dir.join("fleet.toml").is_file() {
-        writeln!(out, "{} is no fleet's repository: it has no fleet.toml", dir.display())?;
+        writeln!(
+            out,
+            "{} is no fleet's repository: it has no fleet.toml",
+            dir.display()
+        )?;
         return Ok(Exit::Usage);
     }
-    fs::create_dir_all(dir.join("nodes")).with_context(|| format!("cannot make {}", dir.join("nodes").display()))?;
+    fs::create_dir_all(dir.join("nodes"))
+        .with_context(|| format!("cannot make {}", dir.join("nodes").display()))?;
     let id = NodeId(Uuid::new_v4());
     let text = record(id, roles, modules);
     let made = OpenOptions::new().write(true).create_new(true).open(&path);
@@ -64,13 +69,20 @@ pub fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<Exit> {
             .write_all(text.as_bytes())
             .with_context(|| format!("cannot write {}", path.display()))?,
         Err(e) if e.kind() == ErrorKind::AlreadyExists => {
-            writeln!(out, "{} is there already: a node's name is unique", path.display())?;
+            writeln!(
+                out,
+                "{} is there already: a node's name is unique",
+                path.display()
+            )?;
             return Ok(Exit::Refused);
         }
         Err(e) => return Err(e).with_context(|| format!("cannot make {}", path.display())),
     }
     writeln!(out, "{}: {id} (short id {})", path.display(), id.short())?;
-    writeln!(out, "commit it, merge it, then `meshplan fleet invite {name}` makes its invitation")?;
+    writeln!(
+        out,
+        "commit it, merge it, then `meshplan fleet invite {name}` makes its invitation"
+    )?;
     Ok(Exit::Done)
 }
 

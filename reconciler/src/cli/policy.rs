@@ -99,7 +99,10 @@ pub fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<Exit> {
         writeln!(out, "{}", serde_json::to_string_pretty(&values)?)?;
         return Ok(Exit::Done);
     }
-    let lines: Vec<String> = origins.iter().map(|o| format!("{} = {}", o.key, o.value)).collect();
+    let lines: Vec<String> = origins
+        .iter()
+        .map(|o| format!("{} = {}", o.key, o.value))
+        .collect();
     let width = lines.iter().map(|l| l.chars().count()).max().unwrap_or(0);
     for (line, origin) in lines.iter().zip(&origins) {
         writeln!(out, "{line:width$}  # {}", origin.file)?;
@@ -132,13 +135,18 @@ fn origins(
 fn says(layer: &Table, key: &str) -> bool {
     let mut keys = key.split('\u{0}');
     let first = keys.next().and_then(|k| layer.get(k));
-    keys.fold(first, |value, k| value.and_then(|v| v.get(k))).is_some()
+    keys.fold(first, |value, k| value.and_then(|v| v.get(k)))
+        .is_some()
 }
 
 /// Calls `each` for every value that is no table; the keys on the way are joined by NUL, which no key may hold.
 fn leaves(above: &str, table: &Table, each: &mut impl FnMut(&str, &Value)) {
     for (key, value) in table {
-        let path = if above.is_empty() { key.clone() } else { format!("{above}\u{0}{key}") };
+        let path = if above.is_empty() {
+            key.clone()
+        } else {
+            format!("{above}\u{0}{key}")
+        };
         match value {
             Value::Table(inner) if !inner.is_empty() => leaves(&path, inner, each),
             Value::Table(_) => {}

@@ -34,7 +34,8 @@ fn made<T: JsonSchema>(name: &str) -> Schema {
 
 /// The schema of an optional value without its null: TOML has none, a key is left out.
 fn without_null(mut schema: Schema) -> Schema {
-    let is_null = |value: &Value| *value == json!("null") || *value == json!({ "type": "null" }) || value.is_null();
+    let is_null =
+        |value: &Value| *value == json!("null") || *value == json!({ "type": "null" }) || value.is_null();
     let Some(object) = schema.as_object_mut() else {
         return schema;
     };

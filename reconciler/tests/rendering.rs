@@ -26,8 +26,8 @@ impl Tree {
             .with("modules/m/module.toml", MODULE)
             .with("modules/m/files/f", "")
             .with("modules/m/files/t.j2", "")
-            .with("nodes/ace.toml", &record(1))
-            .with("nodes/bea.toml", &record(2))
+            .with("nodes/ace.toml", record(1))
+            .with("nodes/bea.toml", record(2))
     }
     fn with(mut self, path: &str, bytes: impl AsRef<[u8]>) -> Self {
         self.0.insert(path.to_owned(), bytes.as_ref().to_vec());

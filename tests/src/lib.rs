@@ -15,3 +15,6 @@ pub mod program;
 pub mod skip;
 pub mod tree;
 pub mod world;
+//! Whole-program tests: a world of their own each.
+
+pub mod fleet_generator;

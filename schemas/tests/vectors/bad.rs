@@ -254,8 +254,8 @@ fn numbers() -> Vec<Vector> {
         said(
             "replayed-timestamp",
             "issued before the newest verified",
-            at("timestamp", 1_800_000_001),
-            sealed(&timestamp(1_800_000_000), CLOCK),
+            at("timestamp", 1_750_000_001),
+            sealed(&timestamp(1_750_000_000), CLOCK),
             "replayed",
         ),
         said(

@@ -56,7 +56,7 @@ pub(crate) fn vectors() -> Vec<Vector> {
             "ok-timestamp",
             "signed by a timestamp key, not by an author",
             knows("timestamp"),
-            sealed(&timestamp(1_800_000_000), CLOCK),
+            sealed(&timestamp(1_750_000_000), CLOCK),
             &[CLOCK.id],
         ),
         vector(

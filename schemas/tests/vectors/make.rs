@@ -191,7 +191,7 @@ pub(crate) fn knows(judged_as: &str) -> Keys {
         },
         in_force: vec![],
         version: "0.1.0".to_owned(),
-        trusted_now: Some(1_800_000_000),
+        trusted_now: Some(1_750_000_000),
     }
 }
 
@@ -207,7 +207,7 @@ pub(crate) fn epoch(number: u64) -> Epoch {
         schema: 1,
         fleet: "nexus0".parse().unwrap(),
         era: 1,
-        issued_at: 1_800_000_000,
+        issued_at: 1_750_000_000,
         must_understand: vec![],
         epoch: number,
         author: KeyId(AUTHOR.id.to_owned()),
@@ -231,7 +231,7 @@ pub(crate) fn declaration(sequence: u64) -> Declaration {
         schema: 1,
         fleet: "nexus0".parse().unwrap(),
         era: 1,
-        issued_at: 1_800_000_000,
+        issued_at: 1_750_000_000,
         must_understand: vec![],
         node: node(),
         sequence,
@@ -261,7 +261,7 @@ pub(crate) fn head(revision: u64) -> FleetHead {
         schema: 1,
         fleet: "nexus0".parse().unwrap(),
         era: 1,
-        issued_at: 1_800_000_000,
+        issued_at: 1_750_000_000,
         must_understand: vec![],
         revision,
         previous: Some(Digest::of(b"the head before")),
@@ -303,8 +303,8 @@ pub(crate) fn timestamp(issued_at: i64) -> Timestamp {
 /// A report of [`node`]; JSON, so that what it says grows without the vectors.
 pub(crate) fn report() -> Value {
     json!({
-        "schema": 1, "fleet": "nexus0", "era": 1, "issued_at": 1_800_000_000, "node": node(), "counter": 7,
-        "boot_id": "b", "instance": "i", "started_at": 1_799_999_000, "host_version": "0.1.0", "cause": "start",
+        "schema": 1, "fleet": "nexus0", "era": 1, "issued_at": 1_750_000_000, "node": node(), "counter": 7,
+        "boot_id": "b", "instance": "i", "started_at": 1_749_999_000, "host_version": "0.1.0", "cause": "start",
         "witness": 0, "marks": { "era": 1 },
     })
 }

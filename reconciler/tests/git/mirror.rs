@@ -1,3 +1,5 @@
+//! The mirror: what it fetches, keeps, reads, and how it comes out of locks, cuts and damage.
+
 use std::fs;
 use std::time::{Duration, Instant};
 

@@ -1,3 +1,5 @@
+//! Notes as git itself reads them: appended, capped, fanned out, packed.
+
 use std::collections::BTreeMap;
 use std::fs;
 

@@ -1,3 +1,5 @@
+//! Pushes of the notes ref against somebody who pushes too, a forge that says no, and one that is away.
+
 use std::path::Path;
 
 use meshplan_reconciler::edge::mirror::{Mirror, NOTES_REF};

@@ -1,3 +1,5 @@
+//! The transport: credentials, redirects, and what is told apart when there is no git on the other side.
+
 use std::sync::{Arc, Mutex};
 
 use axum::extract::Request;

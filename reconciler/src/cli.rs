@@ -9,9 +9,15 @@ pub mod check;
 pub mod client;
 pub mod deliveries;
 pub mod demo;
+pub mod envelope;
 pub mod exit;
 pub mod fleet;
+pub mod forge;
+pub mod init;
 pub mod invite;
+pub mod node;
+pub mod policy;
+pub mod schema;
 pub mod serve;
 mod table;
 
@@ -42,6 +48,8 @@ pub struct Cli {
 pub enum Command {
     /// Show a whole fleet at work on this machine: a forge, a reconciler, three hosts.
     Demo(demo::Args),
+    /// Make a fleet repository that works, and the keys and configuration of its reconciler.
+    Init(init::Args),
     /// Run the reconciler.
     Serve,
     /// Check a fleet repository as the reconciler would.
@@ -52,6 +60,17 @@ pub enum Command {
     /// The fleet and its machines.
     #[command(subcommand)]
     Fleet(fleet::Args),
+    /// Records of nodes in a fleet repository.
+    Node(node::Args),
+    /// The effective policy of a node.
+    Policy(policy::Args),
+    /// Explain signed orders.
+    Envelope(envelope::Args),
+    /// Print the JSON Schema of a document.
+    Schema(schema::Args),
+    /// A small forge for trying things: real git over HTTP before bare repositories.
+    #[command(subcommand)]
+    Forge(forge::Args),
 }
 
 impl Cli {
@@ -59,13 +78,27 @@ impl Cli {
     ///
     /// # Errors
     /// What cannot be said in an exit code alone; the caller prints the chain.
-    pub async fn run(&self, out: &mut dyn Write) -> anyhow::Result<Exit> {
-        match &self.command {
-            Command::Demo(args) => demo::run(args, self.json, out).await,
-            Command::Serve => serve::run(&self.config).await,
-            Command::Check(args) => check::run(args, out),
-            Command::Deliveries(args) => deliveries::run(args, &self.config, self.json, out).await,
-            Command::Fleet(args) => fleet::run(args, &self.config, self.json, out).await,
+    pub async fn run(self, out: &mut dyn Write) -> anyhow::Result<Exit> {
+        let Self {
+            config,
+            json,
+            command,
+        } = self;
+        match command {
+            Command::Demo(args) => demo::run(&args, json, out).await,
+            Command::Init(args) => init::run(&args, json, out),
+            Command::Serve => serve::run(&config).await,
+            Command::Check(mut args) => {
+                args.json |= json;
+                check::run(&args, out)
+            }
+            Command::Deliveries(args) => deliveries::run(&args, &config, json, out).await,
+            Command::Fleet(args) => fleet::run(&args, &config, json, out).await,
+            Command::Node(args) => node::run(&args, out),
+            Command::Policy(args) => policy::run(&args, out),
+            Command::Envelope(args) => envelope::run(&args, out),
+            Command::Schema(args) => schema::run(&args, out),
+            Command::Forge(args) => forge::run(&args, out).await,
         }
     }
 }

@@ -5,17 +5,6 @@ use std::path::Path;
 
 use meshplan_reconciler::cli::exit::Exit;
 use meshplan_reconciler::cli::{check, init, node, policy, schema};
-use meshplan_schemas::fleet_list::Author;
-use meshplan_schemas::ident::KeyId;
-
-fn author() -> Author {
-    Author {
-        id: KeyId("example".to_owned()),
-        key: "ed25519:11qYAYKxCrfVS/7TyWQHOg7hcvPapiMlrwIaaPcHURo="
-            .parse()
-            .unwrap(),
-    }
-}
 
 fn text(out: Vec<u8>) -> String {
     String::from_utf8(out).unwrap()
@@ -26,8 +15,12 @@ fn init_in(dir: &Path) -> Exit {
         dir: dir.to_owned(),
         fleet: "home".parse().unwrap(),
         branch: "main".to_owned(),
+        state: Some(dir.with_extension("state")),
+        addr: "127.0.0.1:7946".parse().unwrap(),
+        forge_url: "http://127.0.0.1:7980/fleet.git".to_owned(),
+        repo: "fleet".to_owned(),
     };
-    init::run(&args, &author(), &mut Vec::new()).unwrap()
+    init::run(&args, false, &mut Vec::new()).unwrap()
 }
 
 fn checked(dir: &Path) -> (Exit, String) {

@@ -1,1 +1,21 @@
 //! What decides on the host: values and `now` in, values with their reasons out.
+
+pub mod admit;
+pub mod agent;
+pub mod apply_plan;
+pub mod commit_confirm;
+pub mod confirm;
+pub mod epoch_choice;
+pub mod inverse;
+pub mod known_bad;
+pub mod observed;
+pub mod order;
+pub mod orders;
+pub mod outbound;
+pub mod outcome;
+pub mod record;
+pub mod report;
+#[cfg(test)]
+pub(crate) mod sample;
+pub mod standing;
+pub mod target_path;

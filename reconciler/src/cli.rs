@@ -1,1 +1,104 @@
-//! The command line: one file a noun.
+//! The command line: one file a noun. Each `run` does the work, writes to `out`, and says how it ended.
+
+use std::io::Write;
+use std::path::PathBuf;
+
+use clap::{Parser, Subcommand};
+
+pub mod check;
+pub mod client;
+pub mod deliveries;
+pub mod demo;
+pub mod envelope;
+pub mod exit;
+pub mod fleet;
+pub mod forge;
+pub mod init;
+pub mod invite;
+pub mod node;
+pub mod policy;
+pub mod schema;
+pub mod serve;
+mod table;
+
+use exit::Exit;
+
+/// Keeps a fleet of plain Linux machines in the state that a git repository declares.
+#[derive(Debug, Parser)]
+#[command(name = "meshplan", version, max_term_width = 100)]
+pub struct Cli {
+    /// The reconciler's configuration; needed by what talks to a running reconciler.
+    #[arg(
+        long,
+        global = true,
+        env = "MESHPLAN_CONFIG",
+        default_value = "/etc/meshplan/meshplan.toml"
+    )]
+    pub config: PathBuf,
+    /// Answer in JSON.
+    #[arg(long, global = true)]
+    pub json: bool,
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// The nouns and verbs.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Show a whole fleet at work on this machine: a forge, a reconciler, three hosts.
+    Demo(demo::Args),
+    /// Make a fleet repository that works, and the keys and configuration of its reconciler.
+    Init(init::Args),
+    /// Run the reconciler.
+    Serve,
+    /// Check a fleet repository as the reconciler would.
+    Check(check::Args),
+    /// What merged commits became.
+    #[command(subcommand, alias = "plans")]
+    Deliveries(deliveries::Args),
+    /// The fleet and its machines.
+    #[command(subcommand)]
+    Fleet(fleet::Args),
+    /// Records of nodes in a fleet repository.
+    Node(node::Args),
+    /// The effective policy of a node.
+    Policy(policy::Args),
+    /// Explain signed orders.
+    Envelope(envelope::Args),
+    /// Print the JSON Schema of a document.
+    Schema(schema::Args),
+    /// A small forge for trying things: real git over HTTP before bare repositories.
+    #[command(subcommand)]
+    Forge(forge::Args),
+}
+
+impl Cli {
+    /// Carries out the command.
+    ///
+    /// # Errors
+    /// What cannot be said in an exit code alone; the caller prints the chain.
+    pub async fn run(self, out: &mut dyn Write) -> anyhow::Result<Exit> {
+        let Self {
+            config,
+            json,
+            command,
+        } = self;
+        match command {
+            Command::Demo(args) => demo::run(&args, json, out).await,
+            Command::Init(args) => init::run(&args, json, out),
+            Command::Serve => serve::run(&config).await,
+            Command::Check(mut args) => {
+                args.json |= json;
+                check::run(&args, out)
+            }
+            Command::Deliveries(args) => deliveries::run(&args, &config, json, out).await,
+            Command::Fleet(args) => fleet::run(&args, &config, json, out).await,
+            Command::Node(args) => node::run(&args, out),
+            Command::Policy(args) => policy::run(&args, out),
+            Command::Envelope(args) => envelope::run(&args, out),
+            Command::Schema(args) => schema::run(&args, out),
+            Command::Forge(args) => forge::run(&args, out).await,
+        }
+    }
+}

@@ -1,1 +1,438 @@
-//! One pass: gather, decide, act, record. The only file that sees every stage.
+//! One pass: gather, decide, act, record. The only file that sees every stage of the road.
+//!
+//! # Flow
+//! Fetch when a webhook, the poll or the start asks for it; read the store; compose the trees that are open; decide;
+//! sign; store everything in one transaction; then publish. Again, until nothing is left to decide at this instant.
+//!
+//! # Guarantees
+//! Nothing is published that is not stored; a process that dies at any line finds its way at the next start: what
+//! was not stored is decided again, what was stored and not published is sent when a host connects or is next told.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use meshplan_schemas::declaration::ModuleContent;
+use meshplan_schemas::digest::Digest;
+use meshplan_schemas::envelope::{Payload, SignError, Signer, seal};
+use meshplan_schemas::ident::{CommitId, NodeId};
+use meshplan_schemas::limits::SCHEMA;
+use meshplan_schemas::timestamp::Timestamp as TimestampPayload;
+
+use crate::edge::clock::Clock;
+use crate::edge::health::Health;
+use crate::edge::mesh::Mesh;
+use crate::edge::repository::{News, Repository};
+use crate::edge::store::act::{Cursor, Signed};
+use crate::edge::store::journal::SignedBlock;
+use crate::edge::store::orders::{OrderKind, SignedOrder};
+use crate::edge::store::{Store, StoreError};
+use crate::pure::act::{Act, Order};
+use crate::pure::decide::{Contents, DecideError, Known, Settings, Tree, decide};
+use crate::pure::note;
+use crate::pure::scope::Scope;
+use crate::pure::snapshot::Snapshot;
+
+/// How often one pass decides before it lets others run; a rest is a rest well before.
+const ROUNDS: usize = 64;
+/// How long a timestamp holds, in seconds (`timestamp_valid_secs`).
+const TIMESTAMP_VALID_SECS: i64 = 2_592_000;
+/// How old a timestamp grows before it is renewed, in seconds (SG-9).
+const TIMESTAMP_RENEW_SECS: i64 = 86_400;
+/// How soon a pass that failed is tried again, in seconds.
+const AGAIN_SECS: i64 = 5;
+
+/// Who signs.
+pub struct Signers {
+    /// Epochs, lists, declarations, journal blocks.
+    pub author: Box<dyn Signer + Send + Sync>,
+    /// Timestamps.
+    pub timestamp: Box<dyn Signer + Send + Sync>,
+}
+
+impl std::fmt::Debug for Signers {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(
+            f,
+            "Signers({}, {})",
+            self.author.key_id(),
+            self.timestamp.key_id()
+        )
+    }
+}
+
+/// Why a pass could not be made; it is tried again.
+#[derive(Debug, thiserror::Error)]
+pub enum PassError {
+    /// The store did not take it.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// Nothing could be decided: our own fault.
+    #[error("cannot decide")]
+    Decide(#[from] DecideError),
+    /// The signer did not sign.
+    #[error(transparent)]
+    Sign(#[from] SignError),
+    /// Content in the store that cannot be read.
+    #[error("the content {digest} cannot be read")]
+    Content {
+        /// Which.
+        digest: Digest,
+        /// Why.
+        source: serde_json::Error,
+    },
+}
+
+/// What a pass works with.
+#[derive(Debug)]
+pub struct Engine {
+    /// The store.
+    pub store: Store,
+    /// The fleet repo.
+    pub repository: Repository,
+    /// The sessions.
+    pub mesh: Mesh,
+    /// Who signs.
+    pub signers: Signers,
+    /// Who we are.
+    pub settings: Settings,
+    /// The time.
+    pub clock: Clock,
+    /// Since when we serve (RO-8).
+    pub serving_since: Timestamp,
+    /// What people and desks read of us.
+    pub health: Arc<Health>,
+    /// Content that was read before; it never changes under its digest.
+    pub contents: Contents,
+}
+
+impl Engine {
+    /// Runs one pass; says when the next is due although nothing wakes it.
+    pub async fn pass(&mut self) -> Option<Timestamp> {
+        match self.try_pass().await {
+            Ok(next) => {
+                self.health.clear("pass");
+                next
+            }
+            Err(error) => {
+                tracing::error!(
+                    error = &error as &dyn std::error::Error,
+                    "the pass failed and is tried again"
+                );
+                self.health
+                    .set("pass", format!("the last pass failed: {}", chain(&error)));
+                self.clock
+                    .now()
+                    .checked_add(jiff::SignedDuration::from_secs(AGAIN_SECS))
+                    .ok()
+            }
+        }
+    }
+
+    async fn try_pass(&mut self) -> Result<Option<Timestamp>, PassError> {
+        let inbox: Vec<String> = self
+            .store
+            .inbox_open()
+            .await?
+            .into_iter()
+            .map(|row| row.id)
+            .collect();
+        let mut news = self
+            .repository
+            .look(!inbox.is_empty(), &self.store, &self.health, self.clock.now())
+            .await?;
+        let mut next = None;
+        for _ in 0..ROUNDS {
+            let act = self.decide_once(&news).await?;
+            let rest = act.is_empty() && news.is_empty();
+            if !rest {
+                // The webhooks are handled by the act that stores what the look for them found.
+                let handled = if news.looked { inbox.as_slice() } else { &[] };
+                match self.carry_out(&act, news.cursor.take(), handled).await {
+                    Ok(()) => {}
+                    // Another act came between: decide on what is there now.
+                    Err(PassError::Store(StoreError::Moved { .. })) => continue,
+                    Err(error) => return Err(error),
+                }
+            } else if news.looked && !inbox.is_empty() {
+                self.store.inbox_handled(&inbox).await?;
+            }
+            for look in &act.looks {
+                // A look that is not heard is asked again when it is next due.
+                self.mesh.look(look.node, look.id);
+            }
+            next = act.next_at;
+            news.commits.clear();
+            if rest {
+                break;
+            }
+        }
+        self.renew_timestamp().await?;
+        Ok(earliest(next, self.repository.next_look()))
+    }
+
+    /// Gathers and decides.
+    async fn decide_once(&mut self, news: &News) -> Result<Act, PassError> {
+        let mut snapshot = self.store.snapshot().await?;
+        for node in self.mesh.connected() {
+            snapshot.nodes.entry(node).or_default().connected = true;
+        }
+        let trees = self.trees(&snapshot, news).await;
+        self.read_contents(&snapshot).await?;
+        let known = Known {
+            snapshot: &snapshot,
+            trees: &trees,
+            contents: &self.contents,
+            settings: &self.settings,
+            news: &news.commits,
+            now: self.clock.now(),
+            serving_since: self.serving_since,
+        };
+        Ok(decide(&known)?)
+    }
+
+    /// The trees of all open deliveries, of the commits before them, and of the new commits.
+    async fn trees(&mut self, snapshot: &Snapshot, news: &News) -> BTreeMap<CommitId, Tree> {
+        let open = snapshot
+            .deliveries
+            .values()
+            .filter(|d| !d.state.is_final() || d.order == snapshot.counters.order);
+        let mut wanted: Vec<CommitId> = open
+            .flat_map(|d| std::iter::once(&d.commit).chain(&d.previous))
+            .cloned()
+            .collect();
+        wanted.extend(news.commits.iter().map(|c| c.commit.clone()));
+        wanted.sort();
+        wanted.dedup();
+        let mut trees = BTreeMap::new();
+        for commit in wanted {
+            if let Some(tree) = self.repository.tree(&commit, &self.health).await {
+                trees.insert(commit, tree);
+            }
+        }
+        let newest = snapshot
+            .deliveries
+            .values()
+            .max_by_key(|d| d.order)
+            .map(|d| &d.commit);
+        if let Some(Tree::Composed(tree)) = newest.and_then(|commit| trees.get(commit)) {
+            self.health.set_roster(Arc::clone(tree));
+        }
+        self.repository.forget_but(trees.keys());
+        trees
+    }
+
+    /// Reads content that assignments and accepted scopes name and that is not in memory yet.
+    async fn read_contents(&mut self, snapshot: &Snapshot) -> Result<(), PassError> {
+        let assigned = snapshot.assignments.iter().flat_map(|((_, scope), assignment)| {
+            [&assignment.assigned, &assignment.proven]
+                .into_iter()
+                .flatten()
+                .map(move |c| (scope, c.digest))
+        });
+        let texts = snapshot.accepted.get(&Scope::Policy).map(|c| c.digest);
+        let missing: Vec<(bool, Digest)> = assigned
+            .filter(|(scope, digest)| match scope {
+                Scope::Policy => !self.contents.policies.contains_key(digest),
+                _ => !self.contents.modules.contains_key(digest),
+            })
+            .map(|(scope, digest)| (*scope == Scope::Policy, digest))
+            .collect();
+        for (policy, digest) in missing {
+            let Some(bytes) = self.store.content(digest).await? else {
+                continue;
+            };
+            let wrong = |source| PassError::Content { digest, source };
+            if policy {
+                self.contents
+                    .policies
+                    .insert(digest, Arc::new(serde_json::from_slice(&bytes).map_err(wrong)?));
+            } else {
+                let content: ModuleContent = serde_json::from_slice(&bytes).map_err(wrong)?;
+                self.contents.modules.insert(digest, Arc::new(content));
+            }
+        }
+        if let Some(digest) = texts.filter(|d| !self.contents.texts.contains_key(d))
+            && let Some(bytes) = self.store.content(digest).await?
+        {
+            let text: String =
+                serde_json::from_slice(&bytes).map_err(|source| PassError::Content { digest, source })?;
+            self.contents.texts.insert(digest, text.into());
+        }
+        Ok(())
+    }
+
+    /// Signs, stores in one transaction, publishes.
+    async fn carry_out(&self, act: &Act, cursor: Option<Cursor>, inbox: &[String]) -> Result<(), PassError> {
+        let signed = self.sign(act)?;
+        fail::fail_point!("pass-before-store");
+        self.store.commit(act, &signed, cursor.as_ref(), inbox).await?;
+        fail::fail_point!("pass-after-store");
+        if !signed.blocks.is_empty() {
+            self.repository.notes_are_due();
+        }
+        if !signed.orders.is_empty() {
+            self.mesh.publish();
+        }
+        for transition in &act.transitions {
+            tracing::info!(
+                commit = transition.commit.short(),
+                from = transition.from.map(|s| s.word()),
+                to = transition.to.word(),
+                code = transition.code.word(),
+                actor = transition.actor,
+                reason = transition.reason,
+                "transition"
+            );
+        }
+        fail::fail_point!("pass-after-publish");
+        Ok(())
+    }
+
+    fn sign(&self, act: &Act) -> Result<Signed, PassError> {
+        let author = &*self.signers.author;
+        let mut signed = Signed {
+            epochs_standing: act.standing.clone().unwrap_or_default(),
+            ..Signed::default()
+        };
+        for order in &act.orders {
+            signed.orders.push(match order {
+                Order::Epoch { epoch } => sealed(
+                    epoch,
+                    author,
+                    OrderKind::Epoch,
+                    epoch.epoch,
+                    None,
+                    epoch.issued_at,
+                    &epoch.commit,
+                )?,
+                Order::Head { head, .. } => sealed(
+                    head,
+                    author,
+                    OrderKind::Head,
+                    head.revision,
+                    None,
+                    head.issued_at,
+                    &head.commit,
+                )?,
+                Order::Declaration { declaration: d } => {
+                    let commit = d.modules.first().map(|m| &m.commit);
+                    let mut order = sealed_for(
+                        d,
+                        author,
+                        OrderKind::Declaration,
+                        d.sequence,
+                        Some(d.node),
+                        d.issued_at,
+                    )?;
+                    order.commit = commit.cloned();
+                    order
+                }
+            });
+        }
+        for block in &act.blocks {
+            let signature = author.sign(&note::signed_bytes(&block.text))?;
+            let text = note::seal(&block.text, &author.key_id(), &signature);
+            signed.blocks.push(SignedBlock {
+                mark: block.mark.clone(),
+                commit: block.commit.clone(),
+                text,
+            });
+        }
+        Ok(signed)
+    }
+
+    /// Makes a timestamp when the head is new, or the last one is a day old (SG-9).
+    async fn renew_timestamp(&self) -> Result<(), PassError> {
+        let Some(head) = self.store.newest_head().await? else {
+            return Ok(());
+        };
+        let now = self.clock.now().as_second();
+        if let Some(last) = self.store.newest_timestamp().await?
+            && let Ok(envelope) = meshplan_schemas::envelope::Envelope::read(last.envelope.as_bytes())
+            && let Ok(last) = serde_json::from_slice::<TimestampPayload>(&envelope.payload)
+            && last.head == head.digest
+            && now - last.issued_at < TIMESTAMP_RENEW_SECS
+        {
+            return Ok(());
+        }
+        let counters = self.store.snapshot().await?.counters;
+        let payload = TimestampPayload {
+            schema: SCHEMA,
+            fleet: self.settings.fleet.clone(),
+            era: self.settings.era,
+            issued_at: now,
+            must_understand: Vec::new(),
+            revision: head.number,
+            head: head.digest,
+            block: counters.block,
+            valid_to: now + TIMESTAMP_VALID_SECS,
+        };
+        let number = u64::try_from(now).unwrap_or(0);
+        let order = sealed_for(
+            &payload,
+            &*self.signers.timestamp,
+            OrderKind::Timestamp,
+            number,
+            None,
+            payload.issued_at,
+        )?;
+        self.store.put_timestamp(&order).await?;
+        self.mesh.publish();
+        Ok(())
+    }
+}
+
+fn sealed<P: Payload>(
+    payload: &P,
+    signer: &dyn Signer,
+    kind: OrderKind,
+    number: u64,
+    node: Option<NodeId>,
+    issued_at: i64,
+    commit: &CommitId,
+) -> Result<SignedOrder, PassError> {
+    let mut order = sealed_for(payload, signer, kind, number, node, issued_at)?;
+    order.commit = Some(commit.clone());
+    Ok(order)
+}
+
+fn sealed_for<P: Payload>(
+    payload: &P,
+    signer: &dyn Signer,
+    kind: OrderKind,
+    number: u64,
+    node: Option<NodeId>,
+    issued_at: i64,
+) -> Result<SignedOrder, PassError> {
+    let envelope = seal(payload, signer)?;
+    let digest = Digest::of_value(payload).map_err(|e| SignError(e.to_string()))?;
+    Ok(SignedOrder {
+        kind,
+        number,
+        node,
+        digest,
+        envelope: String::from_utf8(envelope).map_err(|e| SignError(e.to_string()))?,
+        commit: None,
+        issued_at: Timestamp::from_second(issued_at).unwrap_or(Timestamp::UNIX_EPOCH),
+    })
+}
+
+fn earliest(a: Option<Timestamp>, b: Option<Timestamp>) -> Option<Timestamp> {
+    match (a, b) {
+        (Some(a), Some(b)) => Some(a.min(b)),
+        (a, b) => a.or(b),
+    }
+}
+
+/// An error and what caused it, in one line.
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        text.push_str(": ");
+        text.push_str(&cause.to_string());
+        source = cause.source();
+    }
+    text
+}

@@ -6,6 +6,7 @@ pub mod compose;
 pub mod decide;
 pub mod delivery;
 pub mod diff;
+pub mod enrol;
 pub mod intake;
 pub mod note;
 pub mod page;

@@ -1,7 +1,20 @@
 //! The fleet repo's TOML documents (page 01), as strict types that keep where each value stood.
+//!
+//! `*File` is a document as it is written; `*Doc` is what the stages after validation work with. Published as JSON
+//! Schemas by [`published`].
 
 pub mod fleet;
+pub mod module;
+pub mod node;
 pub mod plan;
+pub mod policy;
+pub mod published;
+pub mod read;
+pub mod scalar;
+pub mod var;
 
-pub use fleet::FleetDoc;
-pub use plan::PlanDoc;
+pub use fleet::{FleetDoc, FleetFile};
+pub use module::ModuleFile;
+pub use node::NodeFile;
+pub use plan::{PlanDoc, PlanFile};
+pub use policy::PolicyFile;

@@ -26,6 +26,8 @@ pub const ISSUED_AHEAD_SECS: i64 = 86_400;
 pub const ENVELOPE_BYTES: usize = 16 * 1024 * 1024;
 /// The largest message inside a session, in bytes.
 pub const MESSAGE_BYTES: usize = 24 * 1024 * 1024;
+/// The largest message of a machine that only enrols, in bytes (LK-3).
+pub const ENROLMENT_REQUEST_BYTES: usize = 16 * 1024;
 /// A note is at most this long, in bytes (DL-10).
 pub const NOTE_BYTES: usize = 64 * 1024;
 /// The most output of a command that a report carries, in bytes (HR-11).

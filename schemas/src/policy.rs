@@ -6,6 +6,8 @@ use std::collections::BTreeMap;
 
 use toml::Table;
 
+use crate::document::{PolicyFile, read};
+use crate::finding::{Finding, Source};
 use crate::ident::RoleName;
 
 /// The only sections that exist (FR-6).
@@ -59,6 +61,18 @@ pub fn parse(text: &str) -> Result<FleetPolicy, PolicyError> {
         }
     }
     Ok(policy)
+}
+
+/// The typed sections of one policy text: of a document, or the effective policy of a node.
+///
+/// # Errors
+/// Everything in it that is no policy, with its place; `name` is the file that findings name.
+pub fn sections(name: &str, text: &str) -> Result<PolicyFile, Vec<Finding>> {
+    let source = Source::new(name, text.as_bytes().into()).map_err(|finding| vec![finding])?;
+    let mut findings = Vec::new();
+    let file = read::document(&source, &mut findings);
+    findings.sort();
+    file.filter(|_| findings.is_empty()).ok_or(findings)
 }
 
 impl FleetPolicy {
@@ -145,6 +159,16 @@ mod tests {
         assert_eq!(both, "[qos]\na = 3\nlist = [3]\n\n[qos.extra]\nx = 1\ny = 2\n");
         let turned = policy.effective(&roles(&["two", "one"]));
         assert_eq!(turned["qos"]["a"], toml::Value::Integer(2));
+    }
+
+    // holds: FR-7
+    #[test]
+    fn sections_have_types_and_extra_is_free() {
+        let text = "[scheduler]\nreconcile_secs = 5\n[scheduler.extra]\nanything = { goes = 1.5 }\n";
+        let file = sections("policy.toml", text).unwrap();
+        assert_eq!(file.scheduler.unwrap().reconcile_secs.unwrap().0, 5);
+        let findings = sections("policy.toml", "[qos]\nx = 1\n[mesh]\n").unwrap_err();
+        assert_eq!(findings.len(), 2, "{findings:?}");
     }
 
     #[test]

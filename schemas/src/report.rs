@@ -104,6 +104,9 @@ pub struct Report {
     /// Orders that were refused since the last report, and why (SG-5).
     #[serde(default)]
     pub refused: Vec<RefusedOrder>,
+    /// Modules whose found things somebody on the machine asked to take (HR-12).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub take_requests: Vec<ModuleName>,
 }
 
 impl Payload for Report {

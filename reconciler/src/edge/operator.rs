@@ -1,1 +1,274 @@
-//! (to come)
+//! What people ask and say: the API behind status page and command line (DL-4, OP-2, OP-4).
+//!
+//! Reads are served on loopback; words that change something only over the unix socket in the state folder, which
+//! the file system guards. Both answer JSON; an error is `{"error": sentence}` with a status that says whose fault.
+
+use std::sync::Arc;
+
+use axum::extract::{ConnectInfo, Path, Request, State};
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use axum::{Json, Router, middleware};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use uuid::Uuid;
+
+use super::activation::Waker;
+use super::admission::{AdmissionError, Admissions, NewInvite};
+use super::clock::Clock;
+use super::health::Health;
+use super::mesh::Mesh;
+use super::status_page;
+use super::store::people::FindError;
+use super::store::{Store, StoreError};
+use crate::pure::decide::why;
+use crate::pure::delivery::Delivery;
+use crate::pure::page::{self, DeliveryView, StatusView};
+use crate::pure::snapshot::{Request as Word, Verb};
+
+/// How many deliveries a list shows.
+const LISTED: u32 = 50;
+/// How long a person waits for the pass that answers, in seconds.
+const ANSWER_SECS: u64 = 20;
+
+/// What the handlers need.
+#[derive(Debug, Clone)]
+pub struct Counter {
+    /// The store.
+    pub store: Store,
+    /// What is wrong, and who is in the fleet.
+    pub health: Arc<Health>,
+    /// Who is connected.
+    pub mesh: Mesh,
+    /// Invitations and admissions.
+    pub admissions: Admissions,
+    /// Wakes the pass.
+    pub waker: Waker,
+    /// The time.
+    pub clock: Clock,
+    /// The fleet's name.
+    pub fleet: String,
+    /// The branch whose merges are orders.
+    pub branch: String,
+}
+
+/// What a person says with a word.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub struct Said {
+    /// Who, where the caller may say so; else `operator`.
+    #[serde(default)]
+    pub actor: Option<String>,
+    /// Why.
+    #[serde(default)]
+    pub why: String,
+}
+
+/// An answer that is no: whose fault, and a sentence.
+#[derive(Debug)]
+struct No(StatusCode, String);
+
+impl IntoResponse for No {
+    fn into_response(self) -> Response {
+        (self.0, Json(json!({ "error": self.1 }))).into_response()
+    }
+}
+impl From<StoreError> for No {
+    fn from(error: StoreError) -> Self {
+        tracing::error!(
+            error = &error as &dyn std::error::Error,
+            "a question could not be answered"
+        );
+        Self(StatusCode::SERVICE_UNAVAILABLE, error.to_string())
+    }
+}
+impl From<FindError> for No {
+    fn from(error: FindError) -> Self {
+        match error {
+            FindError::Store(error) => error.into(),
+            other => Self(StatusCode::NOT_FOUND, other.to_string()),
+        }
+    }
+}
+impl From<AdmissionError> for No {
+    fn from(error: AdmissionError) -> Self {
+        let status = if error.is_ours() {
+            StatusCode::SERVICE_UNAVAILABLE
+        } else {
+            StatusCode::CONFLICT
+        };
+        Self(status, error.to_string())
+    }
+}
+
+/// What may be read.
+pub fn reads(counter: Counter) -> Router {
+    Router::new()
+        .route("/", get(home))
+        .route("/status.css", get(status_page::css))
+        .route("/healthz", get(|| async { "ok\n" }))
+        .route("/api/status", get(status))
+        .route("/api/deliveries", get(deliveries))
+        .route("/api/deliveries/{which}", get(delivery))
+        .route("/api/deliveries/{which}/why", get(explain))
+        .with_state(counter)
+}
+
+/// What changes something; for the unix socket alone.
+pub fn words(counter: Counter) -> Router {
+    Router::new()
+        .route("/api/deliveries/{which}/{verb}", post(word))
+        .route("/api/invites", post(invite))
+        .route("/api/admissions/{name}", post(admit))
+        .with_state(counter)
+}
+
+/// Lets only this machine read (OP-4): a peer on loopback, that speaks to a loopback name, through no proxy.
+pub async fn local_only(request: Request, next: Next) -> Response {
+    let peer = request.extensions().get::<ConnectInfo<std::net::SocketAddr>>();
+    let near = peer.is_some_and(|ConnectInfo(peer)| peer.ip().is_loopback());
+    if near && names_loopback(request.headers()) && !proxied(request.headers()) {
+        return next.run(request).await;
+    }
+    let sentence = "only this machine may read, until people can sign in; use a tunnel to it";
+    No(StatusCode::FORBIDDEN, sentence.to_owned()).into_response()
+}
+
+/// Wraps reads so that only this machine gets them.
+pub fn local(router: Router) -> Router {
+    router.layer(middleware::from_fn(local_only))
+}
+
+/// A page of elsewhere that resolves its own name to 127.0.0.1 is not from here.
+fn names_loopback(headers: &HeaderMap) -> bool {
+    let Some(host) = headers.get(header::HOST).and_then(|h| h.to_str().ok()) else {
+        return false;
+    };
+    let name = match host.rsplit_once(':') {
+        Some((name, port)) if port.bytes().all(|b| b.is_ascii_digit()) => name,
+        _ => host,
+    };
+    matches!(name, "localhost" | "127.0.0.1" | "[::1]")
+}
+
+fn proxied(headers: &HeaderMap) -> bool {
+    headers.contains_key("x-forwarded-for") || headers.contains_key(header::FORWARDED)
+}
+
+async fn view(counter: &Counter) -> Result<StatusView, StoreError> {
+    let mut heard: std::collections::BTreeMap<_, _> = counter.store.nodes().await?.into_iter().collect();
+    for node in counter.mesh.connected() {
+        heard.entry(node).or_default().connected = true;
+    }
+    let mut views = Vec::new();
+    for delivery in counter.store.deliveries(LISTED).await? {
+        views.push(seen(counter, &delivery).await?);
+    }
+    let mut troubles = counter.health.troubles();
+    for row in counter.store.outbox_open().await? {
+        if let Some(error) = row.error.filter(|_| row.attempts > 2) {
+            troubles.push(format!(
+                "{} {} is not carried out yet: {error}",
+                row.kind, row.key
+            ));
+        }
+    }
+    troubles.sort();
+    troubles.dedup();
+    Ok(StatusView {
+        fleet: counter.fleet.clone(),
+        branch: counter.branch.clone(),
+        as_of: counter.clock.now(),
+        troubles,
+        deliveries: views,
+        nodes: counter
+            .health
+            .roster()
+            .map(|tree| page::nodes(&tree, &heard))
+            .unwrap_or_default(),
+    })
+}
+
+async fn seen(counter: &Counter, delivery: &Delivery) -> Result<DeliveryView, StoreError> {
+    let transitions = counter.store.transitions_of(&delivery.commit).await?;
+    Ok(page::delivery(delivery, &transitions))
+}
+
+async fn home(State(counter): State<Counter>) -> Result<Response, No> {
+    Ok(status_page::html(&view(&counter).await?))
+}
+
+async fn status(State(counter): State<Counter>) -> Result<Json<StatusView>, No> {
+    Ok(Json(view(&counter).await?))
+}
+
+async fn deliveries(State(counter): State<Counter>) -> Result<Json<Vec<DeliveryView>>, No> {
+    Ok(Json(view(&counter).await?.deliveries))
+}
+
+async fn delivery(
+    State(counter): State<Counter>,
+    Path(which): Path<String>,
+) -> Result<Json<DeliveryView>, No> {
+    let delivery = counter.store.find_delivery(&which).await?;
+    Ok(Json(seen(&counter, &delivery).await?))
+}
+
+async fn explain(State(counter): State<Counter>, Path(which): Path<String>) -> Result<Json<why::Why>, No> {
+    let delivery = counter.store.find_delivery(&which).await?;
+    let snapshot = counter.store.snapshot().await?;
+    let in_the_way = snapshot
+        .deliveries
+        .values()
+        .find(|d| d.commit != delivery.commit && d.has_begun() && !d.state.is_final());
+    Ok(Json(why::why(&delivery, in_the_way, counter.clock.now())))
+}
+
+async fn word(
+    State(counter): State<Counter>,
+    Path((which, verb)): Path<(String, String)>,
+    said: Option<Json<Said>>,
+) -> Result<Response, No> {
+    let verb: Verb = serde_json::from_value(json!(verb)).map_err(|_| {
+        No(
+            StatusCode::NOT_FOUND,
+            format!("`{verb}` is no word; words are go, go-again, hold, stop, withdraw, retry"),
+        )
+    })?;
+    let Json(said) = said.unwrap_or_default();
+    let delivery = counter.store.find_delivery(&which).await?;
+    let request = Word {
+        id: Uuid::now_v7().to_string(),
+        at: counter.clock.now(),
+        actor: said.actor.unwrap_or_else(|| "operator".to_owned()),
+        verb,
+        commit: delivery.commit,
+        why: said.why,
+    };
+    counter.store.add_request(&request).await?;
+    counter.waker.wake();
+    let within = std::time::Duration::from_secs(ANSWER_SECS);
+    let answer = counter.store.wait_answer(&request.id, within).await?;
+    match answer {
+        Some(answer) => match answer.strip_prefix("refused: ") {
+            Some(why) => Err(No(StatusCode::CONFLICT, why.to_owned())),
+            None => Ok(Json(json!({ "answer": answer })).into_response()),
+        },
+        None => Ok((
+            StatusCode::ACCEPTED,
+            Json(json!({ "answer": "taken down; the next pass answers it, see `meshplan deliveries show`" })),
+        )
+            .into_response()),
+    }
+}
+
+async fn invite(State(counter): State<Counter>, Json(new): Json<NewInvite>) -> Result<Response, No> {
+    Ok(Json(counter.admissions.invite(&counter.store, &new).await?).into_response())
+}
+
+async fn admit(State(counter): State<Counter>, Path(name): Path<String>) -> Result<Response, No> {
+    let commit = counter.admissions.admit(&name).await?;
+    counter.waker.wake();
+    Ok(Json(json!({ "commit": commit })).into_response())
+}

@@ -1,1 +1,251 @@
-//! (to come)
+//! The store: everything that must survive a restart, in one database (LK-6).
+//!
+//! SQLite in write-ahead mode with `synchronous = FULL`: what a call has answered is on the disk. Every call is one
+//! transaction; one that writes says so at its start. Rows that are documents are JSON of the types in
+//! [`crate::pure`]; signed things are the exact text that was signed.
+//!
+//! | file | what it holds |
+//! | --- | --- |
+//! | [`act`] | what a pass decided, in one transaction |
+//! | [`gather`] | what a pass may know, at one moment |
+//! | [`orders`] | signed orders, leaves and timestamps, as sessions read them |
+//! | [`journal`] | signed blocks on their way into notes |
+//! | [`reports`] | what nodes say, group-committed by one writer |
+//! | [`inbox`] | accepted webhooks, and how far each branch is read |
+//! | [`queue`] | rows of the outbox |
+//! | [`people`] | deliveries, requests and invitations, as people read and write them |
+
+pub mod act;
+mod cell;
+mod db;
+pub mod error;
+pub mod gather;
+pub mod inbox;
+pub mod journal;
+pub mod orders;
+pub mod people;
+pub mod queue;
+pub mod reports;
+#[cfg(test)]
+mod suite;
+
+use std::fs::File;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use sqlx::migrate::{Migration, MigrationType, Migrator};
+use sqlx::sqlite::{
+    SqliteConnectOptions, SqliteJournalMode, SqlitePool, SqlitePoolOptions, SqliteSynchronous,
+};
+use sqlx::{Connection as _, SqlSafeStr as _};
+use tokio::sync::watch;
+
+use super::clock::Clock;
+use db::{Db, SqliteFile, args};
+pub use error::StoreError;
+pub use orders::OrderKind;
+
+/// How long a statement waits for a lock that another program holds.
+const BUSY: Duration = Duration::from_secs(5);
+/// Connections that read beside the writer.
+const READERS: u32 = 4;
+/// The write-ahead log is cut back to this many bytes after each checkpoint that empties it.
+const LOG_BYTES: &str = "16777216";
+
+/// The migrations of SQLite, in order; only ever added to.
+const SQLITE_MIGRATIONS: &[(i64, &str, &str)] =
+    &[(1, "store", include_str!("../../migrations/sqlite/0001_store.sql"))];
+
+/// The store. Cheap to clone; all clones are one.
+#[derive(Debug, Clone)]
+pub struct Store {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    db: Db,
+    clock: Clock,
+    /// Counts up when requests have been answered, so that those who wait look again.
+    answered: watch::Sender<u64>,
+    /// Held as long as the store is: one reconciler for one database.
+    _lock: File,
+}
+
+impl Store {
+    /// Opens the database of `path`, makes it and its folder when there is none, and brings its schema up to date.
+    ///
+    /// # Errors
+    /// [`StoreError`]: the folder cannot be used, another process has it, the disk is full, the file is damaged or
+    /// was written by a newer build. The file is as it was then.
+    pub async fn open(path: &Path, clock: Clock) -> Result<Self, StoreError> {
+        let unreachable = |source| StoreError::Unreachable {
+            path: path.to_owned(),
+            source,
+        };
+        if let Some(folder) = path.parent() {
+            std::fs::create_dir_all(folder).map_err(unreachable)?;
+        }
+        let lock = File::create(path.with_extension("lock")).map_err(unreachable)?;
+        match lock.try_lock() {
+            Ok(()) => {}
+            Err(std::fs::TryLockError::WouldBlock) => {
+                return Err(StoreError::InUse {
+                    path: path.to_owned(),
+                });
+            }
+            Err(std::fs::TryLockError::Error(source)) => return Err(unreachable(source)),
+        }
+        let db = open_sqlite(path).await?;
+        Ok(Self {
+            inner: Arc::new(Inner {
+                db,
+                clock,
+                answered: watch::Sender::new(0),
+                _lock: lock,
+            }),
+        })
+    }
+
+    /// Ends all connections; calls that come after fail.
+    pub async fn close(&self) {
+        self.db().close().await;
+    }
+
+    /// Writes a whole copy of the database to `path`, which must not exist, while everything goes on.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub async fn copy_to(&self, path: &Path) -> Result<(), StoreError> {
+        let path = path.to_string_lossy().into_owned();
+        match self.db() {
+            Db::Sqlite { read, .. } => {
+                sqlx::query("VACUUM INTO $1").bind(path).execute(read).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A value that the reconciler remembers under a name.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub async fn meta(&self, key: &str) -> Result<Option<String>, StoreError> {
+        let row: Option<(String,)> = self
+            .db()
+            .row("SELECT value FROM meta WHERE key = $1", args![key])
+            .await?;
+        Ok(row.map(|(value,)| value))
+    }
+
+    /// Remembers a value under a name, in place of the former one.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub async fn set_meta(&self, key: &str, value: &str) -> Result<(), StoreError> {
+        const SQL: &str = "INSERT INTO meta (key, value) VALUES ($1, $2) \
+            ON CONFLICT (key) DO UPDATE SET value = excluded.value";
+        self.db().run(SQL, args![key, value]).await?;
+        Ok(())
+    }
+
+    fn db(&self) -> &Db {
+        &self.inner.db
+    }
+
+    fn now(&self) -> Timestamp {
+        self.inner.clock.now()
+    }
+}
+
+async fn open_sqlite(path: &Path) -> Result<Db, StoreError> {
+    let existed = match std::fs::metadata(path) {
+        // SQLite takes an empty file for a new database: orders would begin again at 1
+        Ok(found) if found.len() == 0 => {
+            return Err(StoreError::Damaged {
+                path: path.to_owned(),
+                detail: "the file is empty".to_owned(),
+            });
+        }
+        Ok(_) => true,
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => false,
+        Err(source) => {
+            return Err(StoreError::Unreachable {
+                path: path.to_owned(),
+                source,
+            });
+        }
+    };
+    let options = SqliteConnectOptions::new()
+        .filename(path)
+        .busy_timeout(BUSY)
+        .foreign_keys(true)
+        .synchronous(SqliteSynchronous::Full);
+    let opening = |e| error::opening(path, e);
+    let write = pool(1)
+        .idle_timeout(None)
+        .max_lifetime(None)
+        .connect_with(
+            options
+                .clone()
+                .create_if_missing(true)
+                .journal_mode(SqliteJournalMode::Wal)
+                .pragma("journal_size_limit", LOG_BYTES),
+        )
+        .await
+        .map_err(opening)?;
+    if existed {
+        check(&write, path).await?;
+    }
+    let migrations = SQLITE_MIGRATIONS
+        .iter()
+        .map(|(version, name, sql)| {
+            Migration::new(
+                *version,
+                (*name).into(),
+                MigrationType::Simple,
+                sql.into_sql_str(),
+                false,
+            )
+        })
+        .collect();
+    let known = SQLITE_MIGRATIONS.last().map_or(0, |(version, ..)| *version);
+    Migrator::with_migrations(migrations)
+        .run(&write)
+        .await
+        .map_err(|e| error::migrating(path, known, e))?;
+    let read = pool(READERS)
+        .connect_with(options.read_only(true))
+        .await
+        .map_err(opening)?;
+    let file = SqliteFile::at(path).map_err(|source| StoreError::Unreachable {
+        path: path.to_owned(),
+        source,
+    })?;
+    Ok(Db::Sqlite { read, write, file })
+}
+
+/// A pool that gives up a connection which still counts itself inside a transaction: SQLite ends a transaction by
+/// itself when the disk is full, sqlx does not notice, and the one connection that writes would be of no use for ever.
+fn pool(connections: u32) -> SqlitePoolOptions {
+    SqlitePoolOptions::new()
+        .max_connections(connections)
+        .after_release(|connection, _| Box::pin(async move { Ok(!connection.is_in_transaction()) }))
+}
+
+/// Refuses a database whose pages do not fit together.
+async fn check(pool: &SqlitePool, path: &Path) -> Result<(), StoreError> {
+    let said: Vec<(String,)> = sqlx::query_as("PRAGMA quick_check(1)")
+        .fetch_all(pool)
+        .await
+        .map_err(|e| error::opening(path, e))?;
+    match said.first() {
+        Some((word,)) if word == "ok" => Ok(()),
+        other => Err(StoreError::Damaged {
+            path: path.to_owned(),
+            detail: other.map_or_else(|| "the check said nothing".to_owned(), |(word,)| word.clone()),
+        }),
+    }
+}

@@ -7,12 +7,12 @@ use meshplan_schemas::declaration::Declaration;
 use meshplan_schemas::digest::Digest;
 use meshplan_schemas::epoch::Epoch;
 use meshplan_schemas::fleet_list::{FleetHead, Leaf};
-use meshplan_schemas::ident::{CommitId, ModuleName, NodeId};
+use meshplan_schemas::ident::{CommitId, NodeId};
 use meshplan_schemas::timestamp::BlockMark;
 
 use super::delivery::{Delivery, Transition};
 use super::scope::Scope;
-use super::snapshot::{Assignment, ContentRef, Counters, KnownBad};
+use super::snapshot::{Assignment, ContentRef, Counters, KnownBad, StandingEpoch};
 
 /// What one pass decided.
 #[derive(Debug, Clone, Default)]
@@ -26,9 +26,11 @@ pub struct Act {
     /// Content that orders and roll-backs go back to: policy texts and module contents, by digest.
     pub contents: BTreeMap<Digest, Vec<u8>>,
     /// What nodes shall run and have proven, where it changed; none deletes the row.
-    pub assignments: BTreeMap<(NodeId, ModuleName), Option<Assignment>>,
+    pub assignments: BTreeMap<(NodeId, Scope), Option<Assignment>>,
     /// What is accepted now, where it changed.
     pub accepted: BTreeMap<Scope, ContentRef>,
+    /// The epochs that stand now, newest first, where that changed.
+    pub standing: Option<Vec<StandingEpoch>>,
     /// New known-bad content; none lifts it.
     pub known_bad: BTreeMap<(Scope, Digest), Option<KnownBad>>,
     /// Journal blocks to sign, in order (DL-9).

@@ -1,1 +1,154 @@
-//! (to come)
+//! The engine: what is known and the time in, one [`Act`] out.
+//!
+//! One pass announces new commits, answers people, judges what waits, and moves the one delivery that walks by as
+//! much as can be told now. It is a function: the daemon, the property tests and a simulation run the same one, and
+//! run again over the same world it decides nothing.
+//!
+//! | file | what it decides |
+//! | --- | --- |
+//! | [`waiting`] | which waiting delivery is next, what holds it, when it begins |
+//! | [`walk`] | stages, their selections, when they pass, what trouble does |
+//! | [`look`] | what a report says of one machine |
+//! | [`orders`] | the orders of a stage, a release, a roll-back |
+//! | [`people`] | what a person's word does |
+//! | [`draft`] | the act while it is made: numbers, assignments, transitions |
+//! | [`why`] | what a delivery waits for, in a sentence |
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use jiff::{SignedDuration, Timestamp};
+use meshplan_schemas::declaration::ModuleContent;
+use meshplan_schemas::digest::Digest;
+use meshplan_schemas::fleet_list::{Author, Reconciler};
+use meshplan_schemas::ident::{CommitId, FleetName, KeyId};
+use meshplan_schemas::lifecycle::delivery::InvalidTransition;
+
+use super::act::Act;
+use super::compose::Composed;
+use super::diff::PolicyOnNode;
+use super::snapshot::Snapshot;
+
+pub mod draft;
+pub mod look;
+pub mod orders;
+pub mod people;
+pub mod waiting;
+pub mod walk;
+pub mod why;
+
+#[cfg(test)]
+mod tests;
+
+/// Everything that a decision may know.
+#[derive(Debug, Clone, Copy)]
+pub struct Known<'a> {
+    /// What the store has.
+    pub snapshot: &'a Snapshot,
+    /// The trees of the deliveries that are open, and of the commits before them.
+    pub trees: &'a BTreeMap<CommitId, Tree>,
+    /// Content that assignments name.
+    pub contents: &'a Contents,
+    /// Who this reconciler is.
+    pub settings: &'a Settings,
+    /// Commits of the branch that no delivery has yet, oldest first.
+    pub news: &'a [NewCommit],
+    /// The time.
+    pub now: Timestamp,
+    /// Since when this reconciler serves: nobody is judged in its first two report intervals (RO-8).
+    pub serving_since: Timestamp,
+}
+
+/// A commit's tree.
+#[derive(Debug, Clone)]
+pub enum Tree {
+    /// It composes.
+    Composed(Arc<Composed>),
+    /// It does not validate or compose; the findings, as a person reads them.
+    Invalid(String),
+    /// No fleet.toml, or no tree: never an order (FR-12).
+    Gone(String),
+}
+
+/// Content by digest.
+#[derive(Debug, Clone, Default)]
+pub struct Contents {
+    /// Modules on nodes.
+    pub modules: BTreeMap<Digest, Arc<ModuleContent>>,
+    /// The policy scope on nodes.
+    pub policies: BTreeMap<Digest, Arc<PolicyOnNode>>,
+    /// Policy texts of the fleet.
+    pub texts: BTreeMap<Digest, Arc<str>>,
+}
+
+/// Who this reconciler is, and what enters each order.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// The fleet.
+    pub fleet: FleetName,
+    /// The repository, as deliveries are called after it.
+    pub repo: String,
+    /// The branch whose merges are orders.
+    pub branch: String,
+    /// The era of all orders.
+    pub era: u64,
+    /// The author that signs.
+    pub author: KeyId,
+    /// Where hosts find the reconcilers.
+    pub reconcilers: Vec<Reconciler>,
+    /// Whose timestamps count.
+    pub timestamp_keys: Vec<Author>,
+}
+
+/// A commit of the branch that no delivery has yet.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewCommit {
+    /// Its id.
+    pub commit: CommitId,
+    /// Its first line.
+    pub subject: String,
+    /// Its author's name.
+    pub author: String,
+    /// The branch no longer has what was delivered before (FG-3).
+    pub rewritten: bool,
+}
+
+/// A decision that cannot be made: our own fault, never an input's.
+#[derive(Debug, thiserror::Error)]
+pub enum DecideError {
+    /// A transition that the table does not have.
+    #[error(transparent)]
+    Transition(#[from] InvalidTransition),
+    /// A value that has no canonical bytes.
+    #[error("cannot digest an order: {0}")]
+    Digest(#[from] serde_json::Error),
+    /// Content that an assignment names and nobody has.
+    #[error("the content {0} is assigned and not in the store")]
+    NoContent(Digest),
+}
+
+/// Decides one pass.
+///
+/// # Flow
+/// New commits, people's words, what waits, what walks; then the journal's blocks for all of it.
+///
+/// # Guarantees
+/// Every transition is one of the table's; every number is above the snapshot's; the same input gives the same act.
+///
+/// # Errors
+/// [`DecideError`]: nothing is to be stored then.
+pub fn decide(known: &Known<'_>) -> Result<Act, DecideError> {
+    let mut draft = draft::Draft::new(known);
+    waiting::announce(&mut draft)?;
+    people::answer(&mut draft)?;
+    waiting::judge(&mut draft)?;
+    walk::walk_on(&mut draft)?;
+    Ok(draft.finish())
+}
+
+/// `from` and so many seconds; the farthest instant where that is beyond all calendars.
+#[must_use]
+pub(crate) fn after_secs(from: Timestamp, secs: u32) -> Timestamp {
+    from.checked_add(SignedDuration::from_secs(i64::from(secs)))
+        .unwrap_or(Timestamp::MAX)
+}

@@ -3,10 +3,11 @@
 //! States and codes are those of [`meshplan_schemas::lifecycle::delivery`]; [`Delivery::transit`] is the only way
 //! from one to another, and it asks the table.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 use meshplan_schemas::digest::Digest;
+use meshplan_schemas::document::plan::{Amount, Select};
 use meshplan_schemas::ident::{CommitId, DeliveryName, NodeId, NodeName, PlanName};
 use meshplan_schemas::lifecycle::delivery::{Code, InvalidTransition, State, check};
 use serde::{Deserialize, Serialize};
@@ -115,10 +116,25 @@ pub struct Walk {
     pub step: Step,
     /// The highest sequence that was ordered for it, 0 before the first.
     pub sequence: u64,
-    /// The newest epoch that was ordered for it, 0 without a policy leg.
+    /// The newest epoch that was ordered for it, 0 without one.
     pub epoch: u64,
+    /// The first epoch that was ordered for it, 0 without one: a roll-back leaves none of them standing.
+    #[serde(default)]
+    pub first_epoch: u64,
+    /// The revision of the fleet list that it became, 0 without one.
+    #[serde(default)]
+    pub revision: u64,
     /// Every machine to which any order of it was addressed (DL-7).
     pub reached: BTreeMap<NodeId, Reached>,
+    /// The newest epoch addresses everyone.
+    #[serde(default)]
+    pub released: bool,
+    /// Machines that are not awaited: absent at the start, and the plan or a person says so (DL-19).
+    #[serde(default)]
+    pub excused: BTreeSet<NodeId>,
+    /// What is worth saying of the walk: an empty stage, a canary that was replaced.
+    #[serde(default)]
+    pub lines: Vec<String>,
     /// What caused the roll-back.
     #[serde(default)]
     pub abort_cause: Option<AbortCause>,
@@ -155,6 +171,10 @@ pub enum Step {
 pub struct StageRun {
     /// Its name.
     pub name: String,
+    /// Which machines, of those that the delivery changes and no stage before has.
+    pub select: Select,
+    /// How many at once; the others follow in a stage of the same name.
+    pub batch: Option<Amount>,
     /// Healthy looks in a row that pass a machine; 0: told only.
     pub times: u32,
     /// Seconds between looks.
@@ -166,12 +186,15 @@ pub struct StageRun {
     /// What a silent machine does to the delivery.
     pub silent: OnTrouble,
     /// How many may fail or be silent.
-    pub tolerate: u32,
+    pub tolerate: Amount,
     /// The machines, once the stage has started.
     pub machines: BTreeMap<NodeId, MachineRun>,
     /// When it was ordered.
     #[serde(default)]
     pub ordered_at: Option<Timestamp>,
+    /// A person said go although machines did not pass.
+    #[serde(default)]
+    pub forced: bool,
 }
 
 /// What trouble does to a delivery (`failed`, `silent` of a stage).
@@ -191,6 +214,13 @@ pub enum OnTrouble {
 pub struct MachineRun {
     /// Its name.
     pub name: NodeName,
+    /// The declaration that it was sent in this stage, 0 where the delivery changes only its policy.
+    pub sequence: u64,
+    /// The epoch that it was sent in this stage, 0 where the delivery changes no policy on it.
+    pub epoch: u64,
+    /// The order was given once more, after a revert that says nothing about the content (DL-13).
+    #[serde(default)]
+    pub ordered_again: bool,
     /// Healthy looks in a row so far.
     pub healthy: u32,
     /// The first of them.
@@ -205,9 +235,12 @@ pub struct MachineRun {
     /// The restart counter at the first look, which must not move (DL-5).
     #[serde(default)]
     pub restarts: Option<u64>,
-    /// What the newest report said, in words.
+    /// What the newest look saw, in words.
     #[serde(default)]
     pub last: String,
+    /// It saw "no", not merely "cannot tell" (DL-13).
+    #[serde(default)]
+    pub unhealthy: bool,
     /// Decided, or still open.
     #[serde(default)]
     pub verdict: Option<Verdict>,
@@ -243,6 +276,8 @@ pub struct Reached {
     pub name: NodeName,
     /// The sequence of the order that takes it back, 0 before.
     pub return_sequence: u64,
+    /// The epoch that takes it back, 0 before or without one.
+    pub return_epoch: u64,
     /// It has the former content again.
     pub returned: bool,
 }

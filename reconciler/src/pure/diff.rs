@@ -1,1 +1,214 @@
-//! (to come)
+//! What a commit changes, beside what was accepted before: the legs of its delivery (DL-3).
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use meshplan_schemas::digest::Digest;
+use meshplan_schemas::ident::{ModuleName, NodeId, RoleName};
+use meshplan_schemas::policy;
+use serde::{Deserialize, Serialize};
+
+use super::compose::{Composed, ComposedNode};
+use super::delivery::{Leg, NodeChange};
+use super::scope::Scope;
+use super::snapshot::{Assignment, KnownBad, Snapshot};
+
+/// The `policy` scope's content on one node: what the node merges policy by, and what comes of it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PolicyOnNode {
+    /// Its roles, in the record's order.
+    pub roles: Vec<RoleName>,
+    /// HR-8.
+    pub adopted: bool,
+    /// HR-8.
+    pub take: Vec<ModuleName>,
+    /// The digest of the effective policy's text.
+    pub effective: Digest,
+}
+
+/// What a commit changes.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Diff {
+    /// The legs, list first, then policy, modules by name, gate (DL-3).
+    pub legs: Vec<Leg>,
+    /// Scopes that differ and are left alone: they failed before, and this commit did not touch them.
+    pub skipped: BTreeMap<Scope, KnownBad>,
+    /// Scopes that failed before with just this content, and that this commit touches (DL-14).
+    pub known_bad: BTreeMap<Scope, KnownBad>,
+}
+
+/// The content of the `policy` scope on each node of a tree, with its digest.
+///
+/// # Errors
+/// Text that cannot be digested, which does not happen for what a tree composes to.
+pub fn policy_on_nodes(
+    tree: &Composed,
+) -> Result<BTreeMap<NodeId, (Digest, PolicyOnNode)>, serde_json::Error> {
+    let policy = policy::parse(&tree.policy).unwrap_or_default();
+    // Nodes with the same roles in the same order have the same policy: merge once for each such list.
+    let mut merged: BTreeMap<&[RoleName], Digest> = BTreeMap::new();
+    let mut out = BTreeMap::new();
+    for node in tree.nodes.values() {
+        let effective = *merged
+            .entry(&node.roles)
+            .or_insert_with(|| Digest::of(policy.effective_text(&node.roles).as_bytes()));
+        let content = PolicyOnNode {
+            roles: node.roles.clone(),
+            adopted: node.adopted,
+            take: node.take.clone(),
+            effective,
+        };
+        out.insert(node.id, (Digest::of_value(&content)?, content));
+    }
+    Ok(out)
+}
+
+/// Compares a commit's tree with what was accepted.
+///
+/// `previous` is the tree of the commit before it, to tell what the commit itself touched; `again` lifts known-bad.
+///
+/// # Errors
+/// As [`policy_on_nodes`].
+pub fn diff(
+    tree: &Composed,
+    previous: Option<&Composed>,
+    snapshot: &Snapshot,
+    again: bool,
+) -> Result<Diff, serde_json::Error> {
+    let mut all = Vec::new();
+    if snapshot.accepted.get(&Scope::List).map(|c| c.digest) != Some(tree.list_digest) {
+        let before = snapshot.accepted.get(&Scope::List).map(|c| c.digest);
+        all.push(Leg {
+            scope: Scope::List,
+            digest: tree.list_digest,
+            before,
+            nodes: BTreeMap::new(),
+        });
+    }
+    all.extend(policy_leg(tree, snapshot)?);
+    all.extend(module_legs(tree, snapshot));
+    if snapshot.accepted.get(&Scope::Gate).map(|c| c.digest) != Some(tree.gate_digest) {
+        let before = snapshot.accepted.get(&Scope::Gate).map(|c| c.digest);
+        all.push(Leg {
+            scope: Scope::Gate,
+            digest: tree.gate_digest,
+            before,
+            nodes: BTreeMap::new(),
+        });
+    }
+
+    let mut out = Diff::default();
+    for leg in all {
+        let failed = snapshot
+            .known_bad
+            .get(&(leg.scope.clone(), leg.digest))
+            .filter(|_| !again);
+        match failed {
+            None => out.legs.push(leg),
+            Some(bad) if touched(&leg, tree, previous) => {
+                out.known_bad.insert(leg.scope.clone(), bad.clone());
+                out.legs.push(leg);
+            }
+            Some(bad) => {
+                out.skipped.insert(leg.scope, bad.clone());
+            }
+        }
+    }
+    Ok(out)
+}
+
+/// Whether the commit itself changed the scope.
+fn touched(leg: &Leg, tree: &Composed, previous: Option<&Composed>) -> bool {
+    let Some(previous) = previous else { return true };
+    match &leg.scope {
+        Scope::List => previous.list_digest != tree.list_digest,
+        Scope::Policy => previous.policy_digest != tree.policy_digest,
+        Scope::Gate => previous.gate_digest != tree.gate_digest,
+        Scope::Module(name) => previous.sources.get(name) != tree.sources.get(name),
+    }
+}
+
+fn policy_leg(tree: &Composed, snapshot: &Snapshot) -> Result<Option<Leg>, serde_json::Error> {
+    let before = snapshot.accepted.get(&Scope::Policy).map(|c| c.digest);
+    let nodes: BTreeMap<NodeId, NodeChange> = policy_on_nodes(tree)?
+        .into_iter()
+        .filter(|(id, _)| tree.nodes.get(id).is_some_and(|n| n.enrolled))
+        .filter_map(|(id, (digest, _))| Some((id, change(snapshot, id, Scope::Policy, Some(digest))?)))
+        .collect();
+    let differs = before != Some(tree.policy_digest) || !nodes.is_empty();
+    Ok(differs.then_some(Leg {
+        scope: Scope::Policy,
+        digest: tree.policy_digest,
+        before,
+        nodes,
+    }))
+}
+
+fn module_legs(tree: &Composed, snapshot: &Snapshot) -> Vec<Leg> {
+    let mut changes: BTreeMap<ModuleName, BTreeMap<NodeId, NodeChange>> = BTreeMap::new();
+    for node in tree.nodes.values().filter(|n| n.enrolled) {
+        for (module, after) in modules_before_and_after(node, snapshot) {
+            if let Some(change) = change(snapshot, node.id, Scope::Module(module.clone()), after) {
+                changes.entry(module).or_default().insert(node.id, change);
+            }
+        }
+    }
+    changes
+        .into_iter()
+        .map(|(module, nodes)| {
+            // A module that is gone from the tree has the digest of nothing.
+            let digest = tree
+                .sources
+                .get(&module)
+                .copied()
+                .unwrap_or_else(|| Digest::of(b""));
+            Leg {
+                scope: Scope::Module(module),
+                digest,
+                before: None,
+                nodes,
+            }
+        })
+        .collect()
+}
+
+fn modules_before_and_after(
+    node: &ComposedNode,
+    snapshot: &Snapshot,
+) -> BTreeMap<ModuleName, Option<Digest>> {
+    let from = (node.id, Scope::List);
+    let had: BTreeSet<ModuleName> = snapshot
+        .assignments
+        .range(from..)
+        .take_while(|((id, _), _)| *id == node.id)
+        .filter_map(|((_, scope), _)| match scope {
+            Scope::Module(module) => Some(module.clone()),
+            _ => None,
+        })
+        .collect();
+    let left_out: BTreeSet<&ModuleName> = node.left_out.iter().map(|l| &l.module).collect();
+    let mut out: BTreeMap<ModuleName, Option<Digest>> = had
+        .into_iter()
+        .filter(|m| !left_out.contains(m))
+        .map(|m| (m, None))
+        .collect();
+    out.extend(
+        node.modules
+            .iter()
+            .map(|(module, (digest, _))| (module.clone(), Some(*digest))),
+    );
+    out
+}
+
+/// The change of one scope on one node; none where the node runs and has proven just that.
+fn change(snapshot: &Snapshot, node: NodeId, scope: Scope, after: Option<Digest>) -> Option<NodeChange> {
+    let Assignment { assigned, proven } = snapshot
+        .assignments
+        .get(&(node, scope))
+        .cloned()
+        .unwrap_or_default();
+    let (assigned, proven) = (assigned.map(|c| c.digest), proven.map(|c| c.digest));
+    (after != assigned || after != proven).then_some(NodeChange {
+        before: proven,
+        after,
+    })
+}

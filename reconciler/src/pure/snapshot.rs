@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use meshplan_schemas::digest::Digest;
 use meshplan_schemas::epoch::Targeting;
-use meshplan_schemas::ident::{CommitId, ModuleName, NodeId};
+use meshplan_schemas::ident::{CommitId, NodeId};
 use meshplan_schemas::report::Report;
 use meshplan_schemas::timestamp::BlockMark;
 use serde::{Deserialize, Serialize};
@@ -20,12 +20,12 @@ pub struct Snapshot {
     pub counters: Counters,
     /// The lease's term (LK-6); 1 until there is a lease.
     pub term: u64,
-    /// The deliveries that are not final, by commit, and the newest final one of the branch.
+    /// The deliveries that are not final, by commit, the newest final one, and those that open requests speak of.
     pub deliveries: BTreeMap<CommitId, Delivery>,
     /// The content last accepted for policy, list and gate.
     pub accepted: BTreeMap<Scope, ContentRef>,
-    /// What each node shall run and what it has proven, by module.
-    pub assignments: BTreeMap<(NodeId, ModuleName), Assignment>,
+    /// What each node shall run and what it has proven: [`Scope::Module`] and [`Scope::Policy`] only.
+    pub assignments: BTreeMap<(NodeId, Scope), Assignment>,
     /// The epochs that stand, newest first; the first is the newest signed one.
     pub epochs: Vec<StandingEpoch>,
     /// The newest head of the fleet list.
@@ -64,7 +64,7 @@ pub struct ContentRef {
     pub commit: CommitId,
 }
 
-/// What a node shall run of a module, and what it has proven. None is "not there".
+/// What a node shall run of a scope, and what it has proven. None is "not there".
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Assignment {
     /// What it shall run now.

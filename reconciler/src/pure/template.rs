@@ -1,1 +1,328 @@
-//! (to come)
+//! Renders the templates of a module (FR-8): strict, in one pass, bounded in steps and output.
+//!
+//! A template sees `node`, `fleet`, `settings` and `nodes`, and nothing of disk, network, clock or chance. Values
+//! stay data: what stands in them is never read as template code (B58).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{self, Write};
+use std::ops::Range;
+
+use meshplan_schemas::document::var::{Var, Vars};
+use meshplan_schemas::finding::{Finding, Source};
+use meshplan_schemas::limits::{TEMPLATE_FUEL, TEMPLATE_OUTPUT_BYTES, TEMPLATE_TREE_BYTES};
+use minijinja::syntax::SyntaxConfig;
+use minijinja::value::ValueKind;
+use minijinja::{
+    AutoEscape, Environment, Error, ErrorKind, Output, State, UndefinedBehavior, Value, escape_formatter,
+};
+
+use super::validate::{Module, Record, Validated};
+
+/// How the names of files end that are rendered.
+pub const SUFFIX: &str = ".j2";
+
+/// The templates of one module, compiled.
+#[derive(Debug)]
+pub struct Templates {
+    environment: Environment<'static>,
+    sources: BTreeMap<String, Source>,
+    reads: BTreeSet<String>,
+}
+
+/// Why a file of a node has no content.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct RenderError {
+    /// The template, by its path in the module's folder.
+    pub template: String,
+    /// The line in it, from 1; 0 where it is about the whole.
+    line: usize,
+    span: Option<(usize, usize)>,
+    /// What is wrong.
+    pub message: String,
+    help: Option<&'static str>,
+}
+
+/// How much all templates of a tree may still put out.
+#[derive(Debug)]
+pub struct Budget {
+    left: usize,
+}
+
+impl Default for Budget {
+    fn default() -> Self {
+        Self {
+            left: TEMPLATE_TREE_BYTES,
+        }
+    }
+}
+
+impl Templates {
+    /// Compiles every template of a module's folder, so that one can include another.
+    ///
+    /// # Errors
+    /// A finding for each that is no template.
+    pub fn compile(module: &Module) -> Result<Self, Vec<Finding>> {
+        let mut environment = Environment::new();
+        environment.set_undefined_behavior(UndefinedBehavior::Strict);
+        environment.set_auto_escape_callback(|_| AutoEscape::None);
+        environment.set_formatter(as_documents_write_it);
+        // Places of errors, in release builds too; it costs only where one is made.
+        environment.set_debug(true);
+        environment.set_fuel(Some(TEMPLATE_FUEL));
+        // The last line keeps its end. Line ends behind a `{% .. %}` stay too: taking them away would join
+        // `{% if a %}b{% endif %}` with the line after it; a template writes `{%-` where it wants that.
+        let mut syntax = SyntaxConfig::builder();
+        syntax.keep_trailing_newline(true);
+        if let Ok(syntax) = syntax.build() {
+            environment.set_syntax(syntax);
+        }
+        let folder = module.source.file().trim_end_matches("module.toml");
+        let mut sources = BTreeMap::new();
+        let mut findings = Vec::new();
+        for (path, bytes) in module.files.iter().filter(|(path, _)| path.ends_with(SUFFIX)) {
+            let source = match Source::new(&format!("{folder}{path}"), bytes.clone()) {
+                Ok(source) => source,
+                Err(finding) => {
+                    findings.push(finding);
+                    continue;
+                }
+            };
+            // The text without a byte-order mark: places agree with what is shown.
+            let compiled = environment.add_template_owned(path.clone(), source.text().to_owned());
+            sources.insert(path.clone(), source);
+            if let Err(error) = compiled {
+                findings.push(place(&sources, &RenderError::of(path, &error)));
+            }
+        }
+        let reads = environment
+            .templates()
+            .flat_map(|(_, t)| t.undeclared_variables(false))
+            .collect();
+        if !findings.is_empty() {
+            return Err(findings);
+        }
+        Ok(Self {
+            environment,
+            sources,
+            reads,
+        })
+    }
+
+    /// Whether any template of the module reads this variable.
+    #[must_use]
+    pub fn read(&self, variable: &str) -> bool {
+        self.reads.contains(variable)
+    }
+
+    /// Renders one.
+    ///
+    /// # Errors
+    /// [`RenderError`]: an undefined name, a bound, a mistake in the template.
+    pub fn render(&self, path: &str, context: Value, budget: &mut Budget) -> Result<Vec<u8>, RenderError> {
+        let template = self
+            .environment
+            .get_template(path)
+            .map_err(|e| RenderError::of(path, &e))?;
+        let mut out = Bounded {
+            bytes: Vec::new(),
+            left: budget.left.min(TEMPLATE_OUTPUT_BYTES),
+        };
+        let rendered = template.render_captured_to(context, &mut out);
+        if let Err(error) = rendered {
+            let mut why = RenderError::of(path, &error);
+            if error.kind() == ErrorKind::WriteFailure {
+                why.message = if budget.left < TEMPLATE_OUTPUT_BYTES {
+                    format!(
+                        "all templates of the tree together put out more than {TEMPLATE_TREE_BYTES} bytes"
+                    )
+                } else {
+                    format!("this template puts out more than {TEMPLATE_OUTPUT_BYTES} bytes")
+                };
+            }
+            return Err(why);
+        }
+        budget.left = budget.left.saturating_sub(out.bytes.len());
+        Ok(out.bytes)
+    }
+
+    /// The finding of a failed rendering on these nodes.
+    #[must_use]
+    pub fn finding(&self, error: &RenderError, first_node: &str, nodes: usize) -> Finding {
+        let mut finding = place(&self.sources, error);
+        let more = if nodes > 1 {
+            format!(" and {} more", nodes - 1)
+        } else {
+            String::new()
+        };
+        finding.message = format!("{} (on {first_node}{more})", finding.message);
+        finding
+    }
+
+    /// The text of a template.
+    #[must_use]
+    pub fn source(&self, path: &str) -> Option<&Source> {
+        self.sources.get(path)
+    }
+}
+
+impl RenderError {
+    fn of(path: &str, error: &Error) -> Self {
+        // An error inside an include is where the included template says.
+        let mut inner = error;
+        while let Some(source) = std::error::Error::source(inner).and_then(|s| s.downcast_ref::<Error>()) {
+            inner = source;
+        }
+        let message = match (inner.kind(), inner.detail()) {
+            (ErrorKind::OutOfFuel, _) => "this template does more work than a template may".to_owned(),
+            (ErrorKind::UndefinedError, None) => "this name is not defined".to_owned(),
+            (
+                kind @ (ErrorKind::UnknownFunction | ErrorKind::UnknownFilter | ErrorKind::UnknownTest),
+                Some(detail),
+            ) => format!("{kind}: {detail}"),
+            (_, Some(detail)) => detail.to_owned(),
+            (kind, None) => kind.to_string(),
+        };
+        let help = match inner.kind() {
+            ErrorKind::UndefinedError => Some(
+                "a template sees `node`, `fleet`, `settings` and `nodes`; settings are declared in module.toml",
+            ),
+            ErrorKind::TemplateNotFound => {
+                Some("a template can include the templates of its own module's folder")
+            }
+            ErrorKind::UnknownFunction if message.contains("secret") => {
+                Some("secrets are not supported by this version yet")
+            }
+            _ => None,
+        };
+        Self {
+            template: inner.name().unwrap_or(path).to_owned(),
+            line: inner.line().unwrap_or(0),
+            span: inner.range().map(|r| (r.start, r.end)),
+            message,
+            help,
+        }
+    }
+}
+
+fn place(sources: &BTreeMap<String, Source>, error: &RenderError) -> Finding {
+    let finding = match sources.get(&error.template) {
+        Some(source) => match error.span {
+            Some((start, end)) => source.error(Range { start, end }, error.message.as_str()),
+            None if error.line > 0 => source.error_at_line(error.line, error.message.as_str()),
+            None => Finding::of_file(source.file(), error.message.as_str()),
+        },
+        None => Finding::of_file(&error.template, error.message.as_str()),
+    };
+    finding.maybe_help(error.help.map(str::to_owned))
+}
+
+/// A truth value is written as documents write it, and what is not there is an error, never the word "None".
+fn as_documents_write_it(
+    out: &mut Output<'_>,
+    state: &mut State<'_, '_>,
+    value: &Value,
+) -> Result<(), Error> {
+    if value.is_none() {
+        return Err(Error::new(
+            ErrorKind::InvalidOperation,
+            "this value is not there; `default` gives another",
+        ));
+    }
+    match bool::try_from(value.clone()) {
+        Ok(flag) if value.kind() == ValueKind::Bool => out
+            .write_str(if flag { "true" } else { "false" })
+            .map_err(Error::from),
+        _ => escape_formatter(out, state, value),
+    }
+}
+
+struct Bounded {
+    bytes: Vec<u8>,
+    left: usize,
+}
+
+impl Write for Bounded {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if bytes.len() > self.left {
+            return Err(io::Error::other("the output is too large"));
+        }
+        self.left -= bytes.len();
+        self.bytes.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// What the templates of every node see alike: `fleet` and `nodes`.
+#[derive(Debug)]
+pub struct Shared {
+    fleet: Value,
+    nodes: Value,
+}
+
+impl Shared {
+    /// Takes it from a tree.
+    #[must_use]
+    pub fn of(validated: &Validated) -> Self {
+        let name = validated.fleet().fleet.as_str();
+        Self {
+            fleet: Value::from_pairs([
+                ("name", Value::from(name)),
+                ("vars", vars(validated.fleet_vars())),
+            ]),
+            nodes: validated.nodes().iter().map(node).collect(),
+        }
+    }
+
+    /// The context of one rendering; `record` is the node that it is for.
+    #[must_use]
+    pub fn context(&self, record: &Record, settings: &[(&str, Option<&Var>)]) -> Value {
+        let settings = settings
+            .iter()
+            .filter_map(|(name, value)| Some((*name, var((*value)?))));
+        Value::from_pairs([
+            ("node", node(record)),
+            ("fleet", self.fleet.clone()),
+            ("settings", Value::from_pairs(settings)),
+            ("nodes", self.nodes.clone()),
+        ])
+    }
+}
+
+/// The public fields of a record.
+fn node(record: &Record) -> Value {
+    let file = &record.file;
+    Value::from_pairs([
+        ("name", Value::from(record.name.as_str())),
+        ("id", Value::from(file.id.value.to_string())),
+        ("short_id", Value::from(file.id.value.short().as_str())),
+        (
+            "roles",
+            file.roles.iter().map(|r| Value::from(r.value.as_str())).collect(),
+        ),
+        (
+            "modules",
+            record.modules.iter().map(|m| Value::from(m.as_str())).collect(),
+        ),
+        (
+            "address",
+            Value::from(file.address.as_ref().map(|a| a.value.as_str())),
+        ),
+        ("vars", vars(&file.vars)),
+    ])
+}
+
+fn vars(vars: &Vars) -> Value {
+    Value::from_pairs(vars.0.iter().map(|(name, at)| (name.as_str(), var(&at.value))))
+}
+
+fn var(value: &Var) -> Value {
+    match value {
+        Var::Text(text) => Value::from(text.as_str()),
+        Var::Number(number) => Value::from(*number),
+        Var::Flag(flag) => Value::from(*flag),
+        Var::List(list) => list.iter().map(var).collect(),
+    }
+}

@@ -1,1 +1,275 @@
-//! (to come)
+//! Holds the documents of a tree against each other: every reference, every uniqueness, every range that needs more
+//! than one document (FR-1, FR-5). Only this stage makes a [`Validated`].
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use meshplan_schemas::digest::Digest;
+use meshplan_schemas::document::var::Vars;
+use meshplan_schemas::document::{FleetDoc, ModuleFile, NodeFile, PlanDoc};
+use meshplan_schemas::finding::{Finding, Source, did_you_mean};
+use meshplan_schemas::ident::{ModuleName, NodeName, PlanName, RoleName};
+use meshplan_schemas::policy::FleetPolicy;
+
+use super::parse::Documents;
+
+mod fleet;
+mod modules;
+mod nodes;
+mod plans;
+mod policies;
+pub(super) mod settings;
+
+/// A tree whose documents fit each other.
+#[derive(Debug, Clone)]
+pub struct Validated {
+    fleet: FleetDoc,
+    fleet_vars: Vars,
+    nodes: Vec<Record>,
+    revoked: Vec<Digest>,
+    policy: FleetPolicy,
+    modules: BTreeMap<ModuleName, Module>,
+    plans: BTreeMap<PlanName, PlanDoc>,
+    warnings: Vec<Finding>,
+}
+
+/// A node that is a member or will be: not revoked.
+#[derive(Debug, Clone)]
+pub struct Record {
+    /// Its name.
+    pub name: NodeName,
+    /// Its record.
+    pub file: NodeFile,
+    /// Where the record stands.
+    pub source: Source,
+    /// All its modules: those of the record and those that its roles bring, by name.
+    pub modules: BTreeSet<ModuleName>,
+}
+
+/// A module and the files of its folder.
+#[derive(Debug, Clone)]
+pub struct Module {
+    /// What it says.
+    pub file: ModuleFile,
+    /// Where it stands.
+    pub source: Source,
+    /// The other files of the folder, by their path in it.
+    pub files: BTreeMap<String, Arc<[u8]>>,
+}
+
+impl Validated {
+    /// fleet.toml.
+    #[must_use]
+    pub fn fleet(&self) -> &FleetDoc {
+        &self.fleet
+    }
+    /// `[vars]` of fleet.toml.
+    #[must_use]
+    pub fn fleet_vars(&self) -> &Vars {
+        &self.fleet_vars
+    }
+    /// The records that are not revoked, in the order of their names.
+    #[must_use]
+    pub fn nodes(&self) -> &[Record] {
+        &self.nodes
+    }
+    /// Digests of the text of the uuids and keys of revoked records, sorted (SG-3).
+    #[must_use]
+    pub fn revoked(&self) -> &[Digest] {
+        &self.revoked
+    }
+    /// Policy.
+    #[must_use]
+    pub fn policy(&self) -> &FleetPolicy {
+        &self.policy
+    }
+    /// The modules.
+    #[must_use]
+    pub fn modules(&self) -> &BTreeMap<ModuleName, Module> {
+        &self.modules
+    }
+    /// The plans.
+    #[must_use]
+    pub fn plans(&self) -> &BTreeMap<PlanName, PlanDoc> {
+        &self.plans
+    }
+    /// What is worth saying and stops nothing.
+    #[must_use]
+    pub fn warnings(&self) -> &[Finding] {
+        &self.warnings
+    }
+}
+
+/// Holds the documents of a tree against each other.
+///
+/// # Errors
+/// Everything that is wrong between them, sorted by file and line; warnings are among it. Empty where a document
+/// could not be read at all, which [`super::parse::parse`] has said.
+pub fn validate(documents: Documents) -> Result<Validated, Vec<Finding>> {
+    let mut findings = Vec::new();
+    let names = Names::of(&documents);
+    let fleet = fleet::check(&documents, &mut findings);
+    let memberships = nodes::memberships(&documents);
+    nodes::check(&documents, &names, &mut findings);
+    modules::check(&documents, &names, &mut findings);
+    modules::check_targets(&documents, &memberships, &mut findings);
+    settings::check(&documents, &memberships, &mut findings);
+    let policy = policies::check(&documents, &names, &mut findings);
+    let plans = plans::check(&documents, &names, fleet.as_ref(), &mut findings);
+    if !documents.broken {
+        names.warn_of_lone_roles(&documents, &mut findings);
+    }
+    findings.sort();
+    findings.dedup();
+    let refused = documents.broken || findings.iter().any(Finding::is_error);
+    let (Some(fleet), false) = (fleet, refused) else {
+        return Err(findings);
+    };
+    let fleet_vars = documents
+        .fleet
+        .and_then(|d| d.read)
+        .map(|f| f.vars)
+        .unwrap_or_default();
+    let revoked = nodes::revoked(&documents.nodes);
+    let mut nodes: Vec<Record> = (documents.nodes.into_iter().zip(memberships))
+        .filter_map(|(node, modules)| {
+            Some(Record {
+                name: node.name,
+                file: node
+                    .document
+                    .read
+                    .filter(|file| !node.in_revoked && !file.revoked)?,
+                source: node.document.source,
+                modules,
+            })
+        })
+        .collect();
+    nodes.sort_by(|a, b| a.name.cmp(&b.name));
+    let modules = (documents.modules.into_iter())
+        .filter_map(|(name, folder)| {
+            let document = folder.document?;
+            let module = Module {
+                file: document.read?,
+                source: document.source,
+                files: folder.files,
+            };
+            Some((name, module))
+        })
+        .collect();
+    Ok(Validated {
+        fleet,
+        fleet_vars,
+        nodes,
+        revoked,
+        policy,
+        modules,
+        plans,
+        warnings: findings,
+    })
+}
+
+/// Every name that another document may refer to.
+struct Names {
+    nodes: BTreeSet<NodeName>,
+    modules: BTreeSet<ModuleName>,
+    /// Roles that a record carries, with the first place.
+    carried: BTreeMap<RoleName, (usize, std::ops::Range<usize>)>,
+    /// Roles that an overlay or a module names.
+    meant: BTreeSet<RoleName>,
+    /// Some document could not be read, so that the roles are not all known.
+    partial: bool,
+}
+
+impl Names {
+    fn of(documents: &Documents) -> Self {
+        let mut carried = BTreeMap::new();
+        let mut nodes = BTreeSet::new();
+        for (at, node) in documents.nodes.iter().enumerate() {
+            let revoked = node.in_revoked || node.document.read.as_ref().is_some_and(|file| file.revoked);
+            if revoked {
+                continue;
+            }
+            nodes.insert(node.name.clone());
+            for role in node.document.read.iter().flat_map(|file| &file.roles) {
+                carried
+                    .entry(role.value.clone())
+                    .or_insert_with(|| (at, role.span.clone()));
+            }
+        }
+        let of_modules = (documents.modules.values())
+            .filter_map(|folder| folder.document.as_ref()?.read.as_ref())
+            .flat_map(|file| file.roles.iter().map(|role| role.value.clone()));
+        Self {
+            nodes,
+            modules: documents.modules.keys().cloned().collect(),
+            carried,
+            meant: documents.overlays.keys().cloned().chain(of_modules).collect(),
+            partial: documents.broken,
+        }
+    }
+
+    fn knows_role(&self, role: &RoleName) -> bool {
+        self.partial || self.carried.contains_key(role) || self.meant.contains(role)
+    }
+
+    fn module(&self, source: &Source, name: &ModuleName, span: &std::ops::Range<usize>) -> Option<Finding> {
+        (!self.modules.contains(name)).then(|| {
+            let known = self.modules.iter().map(ModuleName::as_str);
+            (source.error(span.clone(), format!("there is no module `{name}`"))).help(
+                did_you_mean(name.as_str(), known)
+                    .unwrap_or_else(|| format!("make `modules/{name}/module.toml`")),
+            )
+        })
+    }
+
+    fn node(&self, source: &Source, name: &NodeName, span: &std::ops::Range<usize>) -> Option<Finding> {
+        (!self.nodes.contains(name)).then(|| {
+            let known = self.nodes.iter().map(NodeName::as_str);
+            (source.error(span.clone(), format!("there is no node `{name}`"))).help(
+                did_you_mean(name.as_str(), known)
+                    .unwrap_or_else(|| format!("`meshplan node add {name}` makes its record")),
+            )
+        })
+    }
+
+    fn role(&self, source: &Source, role: &RoleName, span: &std::ops::Range<usize>) -> Option<Finding> {
+        (!self.knows_role(role)).then(|| {
+            let known = self.carried.keys().chain(&self.meant).map(RoleName::as_str);
+            let message = format!("there is no role `{role}`: no record, overlay or module names it");
+            source
+                .error(span.clone(), message)
+                .maybe_help(did_you_mean(role.as_str(), known))
+        })
+    }
+
+    /// A role that no record carries, or that only records name, is a warning (FR-5).
+    fn warn_of_lone_roles(&self, documents: &Documents, findings: &mut Vec<Finding>) {
+        for (role, (at, span)) in self
+            .carried
+            .iter()
+            .filter(|(role, _)| !self.meant.contains(*role))
+        {
+            let known = self.meant.iter().map(RoleName::as_str);
+            let source = &documents.nodes[*at].document.source;
+            let message =
+                format!("the role `{role}` is named by records only: no overlay and no module knows it");
+            findings.push(
+                source
+                    .error(span.clone(), message)
+                    .maybe_help(did_you_mean(role.as_str(), known))
+                    .warning(),
+            );
+        }
+        if documents.nodes.is_empty() {
+            return;
+        }
+        for role in documents
+            .overlays
+            .keys()
+            .filter(|role| !self.carried.contains_key(*role))
+        {
+            let file = documents.overlays[role].source.file();
+            findings.push(Finding::of_file(file, format!("no record carries the role `{role}`")).warning());
+        }
+    }
+}

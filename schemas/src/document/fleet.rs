@@ -1,13 +1,20 @@
 //! `fleet.toml`.
 
-use schemars::JsonSchema;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
+use toml::Spanned;
+use toml::de::DeValue;
 
+use super::read::{At, Read, Reader, RefusedKey, table};
+use super::scalar::{Int, Secs, SomeSecs};
+use super::var::Vars;
 use crate::fleet_list::Author;
-use crate::ident::FleetName;
+use crate::ident::{FleetName, KeyId};
+use crate::key::SigningKey;
+use crate::limits::SCHEMA;
 
 /// The fleet, read and checked.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FleetDoc {
     /// Its name.
     pub fleet: FleetName,
@@ -25,10 +32,12 @@ pub struct FleetDoc {
     pub present_secs: u32,
     /// `[rotation]`.
     pub rotation: RotationDefaults,
+    /// `[trust] timestamp_valid_secs` (SG-9).
+    pub timestamp_valid_secs: u32,
 }
 
 /// `[config_mgmt]`, with its defaults (FR-16).
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ConfigMgmt {
     /// The commit-confirm window of an epoch or declaration.
     pub confirm_secs: u32,
@@ -45,7 +54,7 @@ pub struct ConfigMgmt {
 }
 
 /// `[rotation]`, with its defaults.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RotationDefaults {
     /// Publish to activate.
     pub default_publish_to_activate_secs: u32,
@@ -55,4 +64,151 @@ pub struct RotationDefaults {
     pub lifeline_secs: u32,
     /// RT-3.
     pub require_trusted_clock_for_scheduled_activation: bool,
+}
+
+const NOT_YET: &str = "`{}` is not supported by this version yet";
+/// Keys of page 01 that must not be dropped in silence.
+const LATER: &[RefusedKey] = &[
+    ("components", NOT_YET),
+    ("secrets", NOT_YET),
+    ("roots", NOT_YET),
+    ("root_threshold", NOT_YET),
+    ("notify", NOT_YET),
+    ("max_removals", NOT_YET),
+];
+
+table! {
+    /// The fleet, as it is written: `fleet.toml`.
+    pub struct FleetFile refuses LATER;
+    /// The version of the formats.
+    "schema" schema: FormatVersion,
+    /// The fleet's name; must equal what the reconciler's own configuration says.
+    "fleet" fleet: At<FleetName>,
+    /// The branch whose merges are orders; must equal what the reconciler's own configuration says.
+    "branch" branch: At<String>,
+    /// Seconds between a host's status reports.
+    "heartbeat_secs" heartbeat_secs: SomeSecs = Int(30),
+    /// A machine that was not heard from for so long counts as absent.
+    "present_secs" present_secs: SomeSecs = Int(900),
+    /// Who may sign orders; hosts keep them on disk.
+    "authors" authors: Vec<At<AuthorFile>>,
+    /// Commit-confirm and its defaults.
+    "config_mgmt" config_mgmt: ConfigMgmtFile,
+    /// Defaults of rotations.
+    "rotation" rotation: RotationFile,
+    /// Whose commits and signatures count.
+    "trust" trust: TrustFile,
+    /// Values for settings and templates, for every node.
+    "vars" vars: Vars,
+}
+
+table! {
+    /// Who may sign.
+    pub struct AuthorFile;
+    /// The name that signatures carry.
+    "id" id: KeyId,
+    /// The public key.
+    "key" key: SigningKey,
+}
+
+table! {
+    /// Commit-confirm and its defaults.
+    pub struct ConfigMgmtFile;
+    /// Commit-confirm window of an epoch or declaration.
+    "confirm_secs" confirm_secs: Int<1, 86_400> = Int(60),
+    /// How long applying a declaration may take.
+    "apply_secs" apply_secs: Int<1, 86_400> = Int(1800),
+    /// `within_secs` of a first stage that gives none.
+    "canary_deadline_secs" canary_deadline_secs: SomeSecs = Int(300),
+    /// `within_secs` of later stages that give none; 0 is 3 x confirm_secs + 120.
+    "release_watch_secs" release_watch_secs: Secs = Int(0),
+    /// When an unpinned left-behind node follows after all.
+    "left_behind_grace_secs" left_behind_grace_secs: Secs = Int(600),
+    /// How many archived rollouts are kept.
+    "archives_kept" archives_kept: Int<0, 100_000> = Int(50),
+}
+
+table! {
+    /// Defaults of rotations.
+    pub struct RotationFile;
+    /// From publish to activate.
+    "default_publish_to_activate_secs" default_publish_to_activate_secs: SomeSecs = Int(3600),
+    /// From activate to retire.
+    "default_activate_to_retire_secs" default_activate_to_retire_secs: SomeSecs = Int(604_800),
+    /// How much longer lifeline nodes accept old material.
+    "lifeline_secs" lifeline_secs: Secs = Int(86_400),
+    /// Whether a scheduled activation waits for a trusted clock.
+    "require_trusted_clock_for_scheduled_activation" require_trusted_clock_for_scheduled_activation: bool = true,
+}
+
+table! {
+    /// Whose commits and signatures count.
+    pub struct TrustFile;
+    /// Whether commits must be signed: `off`, `tip` or `every`.
+    "signed_commits" signed_commits: Option<At<SignedCommits>>,
+    /// The file that names who may sign commits.
+    "allowed_signers" allowed_signers: Option<At<String>>,
+    /// How long a timestamp holds.
+    "timestamp_valid_secs" timestamp_valid_secs: SomeSecs = Int(2_592_000),
+    /// How many authors must sign an order.
+    "threshold" threshold: Option<At<Int<1, 100>>>,
+}
+
+/// `signed_commits`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SignedCommits {
+    /// Nobody asks.
+    Off,
+    /// The branch's tip must be signed.
+    Tip,
+    /// Every commit must be signed.
+    Every,
+}
+
+impl Read for SignedCommits {
+    fn read(value: &Spanned<DeValue<'_>>, reader: &mut Reader<'_>) -> Option<Self> {
+        reader.word(
+            value,
+            &[("off", Self::Off), ("tip", Self::Tip), ("every", Self::Every)],
+        )
+    }
+}
+impl JsonSchema for SignedCommits {
+    fn inline_schema() -> bool {
+        true
+    }
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "SignedCommits".into()
+    }
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "enum": ["off", "tip", "every"] })
+    }
+}
+
+/// `schema`: the version of the formats, one that this build reads (FR-2).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FormatVersion(pub u32);
+
+impl Read for FormatVersion {
+    fn read(value: &Spanned<DeValue<'_>>, reader: &mut Reader<'_>) -> Option<Self> {
+        let Int(version) = Int::<1, { u32::MAX }>::read(value, reader)?;
+        if version <= SCHEMA {
+            return Some(Self(version));
+        }
+        let message = format!("this fleet is written in schema {version}, this build reads up to {SCHEMA}");
+        let help = format!("it needs a meshplan that reads schema {version}");
+        reader.error_help(value.span(), message, Some(help));
+        None
+    }
+}
+impl JsonSchema for FormatVersion {
+    fn inline_schema() -> bool {
+        true
+    }
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "FormatVersion".into()
+    }
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": "integer", "minimum": 1, "maximum": SCHEMA })
+    }
 }

@@ -1,12 +1,18 @@
 //! `plans/<plan>.toml`: how a delivery walks the machines (page 03).
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use std::str::FromStr;
 
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Serialize};
+use toml::Spanned;
+use toml::de::DeValue;
+
+use super::read::{At, Read, Reader, RefusedKey, table};
+use super::scalar::{Int, SomeSecs};
 use crate::ident::{ModuleName, NodeName, PlanName, RoleName};
 
 /// A deploy plan, read and checked.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PlanDoc {
     /// The file's name without `.toml`.
     pub name: PlanName,
@@ -27,7 +33,7 @@ pub struct PlanDoc {
 }
 
 /// What a plan covers.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Covers {
     /// `module:<name>`.
     Module(ModuleName),
@@ -44,7 +50,7 @@ pub enum Covers {
 }
 
 /// Which verdict a plan wants before it starts.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Check {
     /// Our own on the merged tree.
     Own,
@@ -55,7 +61,7 @@ pub enum Check {
 }
 
 /// `absent`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Absent {
     /// The delivery waits for them.
     Hold,
@@ -66,7 +72,7 @@ pub enum Absent {
 }
 
 /// `legs`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Legs {
     /// One fate.
     Together,
@@ -75,7 +81,7 @@ pub enum Legs {
 }
 
 /// One stage, as written.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StageDoc {
     /// Its name.
     pub name: String,
@@ -96,7 +102,7 @@ pub struct StageDoc {
 }
 
 /// Which machines of those that the delivery changes.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Select {
     /// By name.
     pub nodes: Vec<NodeName>,
@@ -109,7 +115,7 @@ pub struct Select {
 }
 
 /// The looks of a stage (DL-5).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Healthy {
     /// Healthy looks in a row.
     pub times: u32,
@@ -120,7 +126,7 @@ pub struct Healthy {
 }
 
 /// A number or a share of the machines.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Amount {
     /// So many.
     Number(u32),
@@ -129,7 +135,7 @@ pub enum Amount {
 }
 
 /// `failed`, `silent`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Trouble {
     /// `roll-back`.
     RollBack,
@@ -140,10 +146,183 @@ pub enum Trouble {
 }
 
 /// `wait`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Wait {
     /// For each machine to pass.
     Passed,
     /// For nothing.
     Sent,
+}
+
+const NOT_YET: &str = "`{}` is not supported by this version yet";
+/// Keys of page 03 that must not be dropped in silence.
+const PLAN_LATER: &[RefusedKey] = &[
+    ("window", NOT_YET),
+    ("canary", NOT_YET),
+    ("max_removals", NOT_YET),
+    ("revert_pr", NOT_YET),
+];
+const STAGE_LATER: &[RefusedKey] = &[("budget", NOT_YET), ("spread_links", NOT_YET)];
+
+table! {
+    /// A deploy plan, as it is written: `plans/<plan>.toml`.
+    pub struct PlanFile refuses PLAN_LATER;
+    /// What it covers: `module:<name>`, `policy`, `list`, `gate`, or `*` for all that no other plan covers.
+    "covers" covers: Vec<At<Covers>>,
+    /// The verdict it wants first: `own`, `none`, or the names of statuses on the head.
+    "check" check: Check = Check::Own,
+    /// Forge reviews wanted beside it.
+    "approvals" approvals: Int<0, 100> = Int(0),
+    /// Who may say go, as `alice` or `team:ops`; empty: whoever may write on the forge.
+    "actors" actors: Vec<String>,
+    /// What required machines that were not heard from do to the start.
+    "absent" absent: Absent = Absent::Hold,
+    /// Whether the legs of one commit share their fate.
+    "legs" legs: Legs = Legs::Together,
+    /// The stages, in order; at least one.
+    "stage" stages: Vec<At<StageFile>>,
+}
+
+table! {
+    /// One stage: which machines, and when they have passed.
+    pub struct StageFile refuses STAGE_LATER;
+    /// Its name.
+    "name" name: At<PlanName>,
+    /// Machines by name.
+    "nodes" nodes: Vec<At<NodeName>>,
+    /// Machines by role.
+    "roles" roles: Vec<At<RoleName>>,
+    /// So many of them.
+    "count" count: Option<At<Int<1, 1_000_000>>>,
+    /// Such a share of them, as `"5%"`.
+    "share" share: Option<At<Amount>>,
+    /// All that no stage before has.
+    "rest" rest: bool = false,
+    /// The looks that a machine must pass.
+    "healthy" healthy: Option<At<HealthyFile>>,
+    /// What a failed machine does; by update class where it is left out.
+    "failed" failed: Option<At<Trouble>>,
+    /// What a silent machine does; by update class where it is left out.
+    "silent" silent: Option<At<Trouble>>,
+    /// How many may fail: a number, or a share rounded down.
+    "tolerate" tolerate: Amount = Amount::Number(0),
+    /// How many at once; all where it is left out.
+    "batch" batch: Option<At<Amount>>,
+    /// `sent`: told, and on.
+    "wait" wait: At<Wait> = At { value: Wait::Passed, span: 0..0 },
+}
+
+table! {
+    /// The looks of a stage.
+    pub struct HealthyFile;
+    /// Healthy looks in a row.
+    "times" times: Int<1, 1000> = Int(3),
+    /// Seconds between looks.
+    "every_secs" every_secs: SomeSecs = Int(50),
+    /// Seconds within which a machine must pass; where it is left out, what `[config_mgmt]` of fleet.toml says.
+    "within_secs" within_secs: Option<SomeSecs>,
+}
+
+/// Words of a plan: how each is written.
+macro_rules! words {
+    ($type:ident: $($word:literal => $meaning:ident),+) => {
+        impl Read for $type {
+            fn read(value: &Spanned<DeValue<'_>>, reader: &mut Reader<'_>) -> Option<Self> {
+                reader.word(value, &[$(($word, Self::$meaning)),+])
+            }
+            fn written(&self) -> Option<serde_json::Value> {
+                match self {
+                    $(Self::$meaning => Some($word.into())),+
+                }
+            }
+        }
+        impl JsonSchema for $type {
+            fn inline_schema() -> bool {
+                true
+            }
+            fn schema_name() -> std::borrow::Cow<'static, str> {
+                stringify!($type).into()
+            }
+            fn json_schema(_: &mut SchemaGenerator) -> Schema {
+                json_schema!({ "enum": [$($word),+] })
+            }
+        }
+    };
+}
+words!(Absent: "hold" => Hold, "skip" => Skip, "wait" => Wait);
+words!(Legs: "together" => Together, "apart" => Apart);
+words!(Trouble: "roll-back" => RollBack, "hold" => Hold, "leave" => Leave);
+words!(Wait: "passed" => Passed, "sent" => Sent);
+
+impl FromStr for Covers {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "policy" => Ok(Self::Policy),
+            "list" => Ok(Self::List),
+            "gate" => Ok(Self::Gate),
+            "*" => Ok(Self::Everything),
+            other => match other.split_once(':') {
+                Some(("module", name)) => name
+                    .parse()
+                    .map(Self::Module)
+                    .map_err(|e: crate::ident::NameError| e.to_string()),
+                Some(("component", repo)) if !repo.is_empty() => Ok(Self::Component(repo.to_owned())),
+                _ => Err(
+                    "a plan covers `module:<name>`, `policy`, `list`, `gate`, `component:<repo>` or `*`"
+                        .to_owned(),
+                ),
+            },
+        }
+    }
+}
+impl Read for Covers {
+    fn read(value: &Spanned<DeValue<'_>>, reader: &mut Reader<'_>) -> Option<Self> {
+        reader.parsed(value, Self::from_str)
+    }
+}
+impl JsonSchema for Covers {
+    fn inline_schema() -> bool {
+        true
+    }
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Covers".into()
+    }
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": "string", "pattern": "^(policy|list|gate|\\*|module:.+|component:.+)$" })
+    }
+}
+
+impl Read for Check {
+    fn read(value: &Spanned<DeValue<'_>>, reader: &mut Reader<'_>) -> Option<Self> {
+        if value.get_ref().is_array() {
+            return reader.array(value).map(Self::Named);
+        }
+        match value.get_ref().as_str() {
+            Some("own") => Some(Self::Own),
+            Some("none") => Some(Self::None),
+            _ => {
+                reader.wrong_type(value, "`\"own\"`, `\"none\"` or an array of names of statuses");
+                None
+            }
+        }
+    }
+    fn written(&self) -> Option<serde_json::Value> {
+        Some(match self {
+            Self::Own => "own".into(),
+            Self::None => "none".into(),
+            Self::Named(names) => names.clone().into(),
+        })
+    }
+}
+impl JsonSchema for Check {
+    fn inline_schema() -> bool {
+        true
+    }
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Check".into()
+    }
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "anyOf": [{ "enum": ["own", "none"] }, { "type": "array", "items": { "type": "string" } }] })
+    }
 }

@@ -1,0 +1,257 @@
+//! The one place that starts processes: a command with a bound, in a process group of its own.
+//!
+//! It stands alone so that no caller forgets the time-out, the group that is killed with it, or the cut of what it
+//! says. The exit code is kept beneath the words (HK-2): "no" and "could not be asked" are told apart by it.
+
+use std::path::Path;
+use std::process::Stdio;
+use std::time::Duration;
+
+use meshplan_schemas::limits::COMMAND_OUTPUT_BYTES;
+use rustix::process::{Pid, Signal, kill_process_group};
+use tokio::io::{AsyncRead, AsyncReadExt as _};
+use tokio::process::Child;
+
+/// How long what a command left behind may hold its output open after its own end.
+const TAIL: Duration = Duration::from_millis(500);
+
+/// A command.
+#[derive(Debug, Clone, Copy)]
+pub struct Command<'a> {
+    /// Program and arguments.
+    pub argv: &'a [String],
+    /// Its working folder and `MESHPLAN_ROOT`: the host's root.
+    pub root: &'a Path,
+    /// After which it is killed with all that it started.
+    pub timeout: Duration,
+}
+
+/// How a command ended, and what it said.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ended {
+    /// How.
+    pub how: How,
+    /// Standard output, then standard error, each cut to its last bytes.
+    pub said: String,
+}
+
+/// How a command ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum How {
+    /// With this exit code.
+    Exited(i32),
+    /// By this signal, which was not ours.
+    Signalled(i32),
+    /// It was killed at its bound.
+    TimedOut,
+    /// It could not be started.
+    NotStarted(String),
+}
+
+/// Kills the group when it is dropped, however the wait for it ended.
+struct Group(Option<Pid>);
+
+impl Group {
+    fn kill(&self) {
+        if let Some(group) = self.0 {
+            // It may be gone already; nothing else can go wrong with a group of our own.
+            let _gone = kill_process_group(group, Signal::KILL);
+        }
+    }
+}
+impl Drop for Group {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+/// Runs a command to its end.
+pub async fn run(command: Command<'_>) -> Ended {
+    let mut child = match start(command) {
+        Ok(child) => child,
+        Err(why) => {
+            return Ended {
+                how: How::NotStarted(why),
+                said: String::new(),
+            };
+        }
+    };
+    let group = Group(
+        child
+            .id()
+            .and_then(|id| i32::try_from(id).ok())
+            .and_then(Pid::from_raw),
+    );
+    let (out, err) = (child.stdout.take(), child.stderr.take());
+    let said = tokio::spawn(async move { tokio::join!(tail(out), tail(err)) });
+    let how = match tokio::time::timeout(command.timeout, child.wait()).await {
+        Err(_) => How::TimedOut,
+        Ok(Err(e)) => How::NotStarted(format!("it was started and cannot be waited for: {e}")),
+        Ok(Ok(status)) => {
+            use std::os::unix::process::ExitStatusExt as _;
+            match (status.code(), status.signal()) {
+                (Some(code), _) => How::Exited(code),
+                (None, signal) => How::Signalled(signal.unwrap_or(0)),
+            }
+        }
+    };
+    // What it started and left behind goes with it, and with that the pipes end.
+    group.kill();
+    let (out, err) = match tokio::time::timeout(TAIL, said).await {
+        Ok(Ok(said)) => said,
+        Ok(Err(_)) | Err(_) => (Vec::new(), Vec::new()),
+    };
+    if how == How::TimedOut {
+        // Reaped here, so that no dead child is left.
+        let _reaped = child.wait().await;
+    }
+    let text = [out, err]
+        .iter()
+        .map(|bytes| String::from_utf8_lossy(bytes).trim().to_owned())
+        .filter(|text| !text.is_empty())
+        .collect::<Vec<_>>()
+        .join("\n");
+    Ended {
+        how,
+        said: cut(&text),
+    }
+}
+
+fn start(command: Command<'_>) -> Result<Child, String> {
+    let Some((program, arguments)) = command.argv.split_first() else {
+        return Err("no program is named".to_owned());
+    };
+    tokio::process::Command::new(program)
+        .args(arguments)
+        .current_dir(command.root)
+        .env("MESHPLAN_ROOT", command.root)
+        // Words are for people and are never decided on; the same words on every machine.
+        .env("LC_ALL", "C")
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .process_group(0)
+        .kill_on_drop(true)
+        .spawn()
+        .map_err(|e| format!("{program}: {e}"))
+}
+
+/// The last bytes of a stream; all of it is read, so that the command is never stopped by a full pipe.
+async fn tail(stream: Option<impl AsyncRead + Unpin>) -> Vec<u8> {
+    let Some(mut stream) = stream else {
+        return Vec::new();
+    };
+    let mut kept = Vec::new();
+    let mut piece = [0; 4096];
+    while let Ok(len @ 1..) = stream.read(&mut piece).await {
+        kept.extend_from_slice(&piece[..len]);
+        let over = kept.len().saturating_sub(COMMAND_OUTPUT_BYTES);
+        kept.drain(..over);
+    }
+    kept
+}
+
+/// The last [`COMMAND_OUTPUT_BYTES`] of a text (HR-11): what failed is said at the end.
+#[must_use]
+pub fn cut(text: &str) -> String {
+    let start = text.len().saturating_sub(COMMAND_OUTPUT_BYTES);
+    let start = (start..=text.len())
+        .find(|at| text.is_char_boundary(*at))
+        .unwrap_or(text.len());
+    text.get(start..).unwrap_or_default().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    async fn shell(script: &str, timeout: Duration) -> Ended {
+        let argv = ["sh", "-c", script].map(str::to_owned);
+        let root = std::env::temp_dir();
+        run(Command {
+            argv: &argv,
+            root: &root,
+            timeout,
+        })
+        .await
+    }
+    const LONG: Duration = Duration::from_secs(20);
+
+    // holds: HK-2
+    #[tokio::test]
+    async fn the_exit_code_and_both_outputs_are_kept() {
+        let ended = shell("echo out; echo err >&2; exit 3", LONG).await;
+        assert_eq!(ended.how, How::Exited(3));
+        assert_eq!(ended.said, "out\nerr");
+    }
+
+    #[tokio::test]
+    async fn it_runs_in_the_root_and_is_told_of_it() {
+        let argv = ["sh", "-c", "pwd -P; echo $MESHPLAN_ROOT"].map(str::to_owned);
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path().canonicalize().unwrap();
+        let ended = run(Command {
+            argv: &argv,
+            root: &root,
+            timeout: LONG,
+        })
+        .await;
+        let path = root.to_str().unwrap();
+        assert_eq!(ended.said, format!("{path}\n{path}"));
+    }
+
+    #[tokio::test]
+    async fn at_its_bound_it_is_killed_with_what_it_started() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("pid");
+        let script = format!("sleep 600 & echo $! > {}; wait", file.display());
+        let ended = shell(&script, Duration::from_millis(500)).await;
+        assert_eq!(ended.how, How::TimedOut);
+        let pid: i32 = std::fs::read_to_string(file).unwrap().trim().parse().unwrap();
+        let gone = tokio::time::timeout(LONG, async {
+            // A dead process whose parent has not looked yet still has an entry: state Z.
+            while std::fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|s| !s.contains(") Z")) {
+                tokio::task::yield_now().await;
+            }
+        });
+        assert!(gone.await.is_ok(), "the child's child outlived it");
+    }
+
+    // holds: HR-11
+    #[tokio::test]
+    async fn a_flood_of_output_is_cut_to_its_end_and_stops_nothing() {
+        let ended = shell("yes line | head -c 1000000; echo the end", LONG).await;
+        assert_eq!(ended.how, How::Exited(0));
+        assert!(ended.said.len() <= COMMAND_OUTPUT_BYTES && ended.said.ends_with("the end"));
+    }
+
+    #[tokio::test]
+    async fn a_background_child_that_holds_the_output_open_does_not_hold_the_answer() {
+        let started = std::time::Instant::now();
+        let ended = shell("sleep 600 & echo done", LONG).await;
+        assert_eq!((ended.how, ended.said.as_str()), (How::Exited(0), "done"));
+        assert!(started.elapsed() < LONG);
+    }
+
+    #[tokio::test]
+    async fn what_cannot_be_started_is_told_apart_from_a_no() {
+        let argv = ["/nonexistent/program".to_owned()];
+        let root = std::env::temp_dir();
+        let ended = run(Command {
+            argv: &argv,
+            root: &root,
+            timeout: LONG,
+        })
+        .await;
+        assert!(matches!(ended.how, How::NotStarted(why) if why.contains("/nonexistent/program")));
+        let signalled = shell("kill -9 $$", LONG).await;
+        assert_eq!(signalled.how, How::Signalled(9));
+    }
+
+    #[test]
+    fn a_cut_falls_between_characters() {
+        let text = "ä".repeat(COMMAND_OUTPUT_BYTES);
+        let short = cut(&text);
+        assert!(short.len() <= COMMAND_OUTPUT_BYTES && short.chars().all(|c| c == 'ä'));
+    }
+}

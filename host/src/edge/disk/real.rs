@@ -1,0 +1,263 @@
+//! The machine's own disk.
+
+use std::fs::File;
+use std::io::{Read as _, Write as _};
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{
+    AtFlags, FileType, Gid, Mode, OFlags, RawDir, RenameFlags, Uid, chownat, fchmod, fchown, fstat, fstatvfs,
+    fsync, mkdirat, open, openat, readlinkat, renameat, renameat_with, statat, symlinkat, unlinkat,
+};
+use rustix::io::Errno;
+
+use super::super::failpoint::cut;
+use super::{Disk, DiskError, NewFile, Owner, Sort, Space, Stat, check, walk};
+use crate::pure::target_path::TargetPath;
+
+/// A folder of the machine as a root.
+#[derive(Debug)]
+pub struct RealDisk {
+    root: OwnedFd,
+    path: PathBuf,
+    uid: u32,
+    gid: u32,
+}
+
+impl RealDisk {
+    /// Opens a folder as a root.
+    ///
+    /// # Errors
+    /// It is not there, or no folder.
+    pub fn open(path: &Path) -> Result<Self, DiskError> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let root = open(path, flags, Mode::empty())
+            .map_err(|e| DiskError::new("open the folder", &path.display(), e))?;
+        Ok(Self {
+            root,
+            path: path.to_owned(),
+            uid: rustix::process::geteuid().as_raw(),
+            gid: rustix::process::getegid().as_raw(),
+        })
+    }
+
+    fn folder_of(&self, path: &TargetPath) -> Result<OwnedFd, DiskError> {
+        let parent = path.parent();
+        let components = parent.iter().flat_map(TargetPath::components);
+        walk::open_folder(self.root.as_fd(), components, self.uid)
+    }
+}
+
+fn raw_mode(mode: u32) -> Mode {
+    Mode::from_raw_mode(mode & 0o7777)
+}
+
+fn ids(owner: Owner) -> (Option<Uid>, Option<Gid>) {
+    (owner.uid.map(Uid::from_raw), owner.gid.map(Gid::from_raw))
+}
+
+impl Disk for RealDisk {
+    fn stat(&self, path: &TargetPath) -> Result<Option<Stat>, DiskError> {
+        let folder = match self.folder_of(path) {
+            Ok(folder) => folder,
+            Err(DiskError::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => {
+                return Ok(None);
+            }
+            Err(e) => return Err(e),
+        };
+        let stat = match statat(&folder, path.file_name(), AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(stat) => stat,
+            Err(Errno::NOENT) => return Ok(None),
+            Err(e) => return Err(DiskError::new("look at", path, e)),
+        };
+        Ok(Some(Stat {
+            sort: match FileType::from_raw_mode(stat.st_mode) {
+                FileType::RegularFile => Sort::File,
+                FileType::Directory => Sort::Directory,
+                FileType::Symlink => Sort::Link,
+                _ => Sort::Other,
+            },
+            mode: stat.st_mode & 0o7777,
+            uid: stat.st_uid,
+            gid: stat.st_gid,
+            size_bytes: u64::try_from(stat.st_size).unwrap_or(0),
+        }))
+    }
+
+    fn read(&self, path: &TargetPath) -> Result<Vec<u8>, DiskError> {
+        let fault = |e: Errno| DiskError::new("read", path, e);
+        // Without NONBLOCK an open of a pipe that somebody put here waits for ever.
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let file = openat(self.folder_of(path)?, path.file_name(), flags, Mode::empty()).map_err(fault)?;
+        let stat = fstat(&file).map_err(fault)?;
+        if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
+            return Err(fault(Errno::INVAL));
+        }
+        let mut bytes = Vec::new();
+        File::from(file)
+            .read_to_end(&mut bytes)
+            .map_err(|e| DiskError::new("read", path, e))?;
+        Ok(bytes)
+    }
+
+    fn read_link(&self, path: &TargetPath) -> Result<String, DiskError> {
+        let fault = |e: Errno| DiskError::new("read the link", path, e);
+        let target = readlinkat(self.folder_of(path)?, path.file_name(), Vec::new()).map_err(fault)?;
+        target.into_string().map_err(|_| fault(Errno::ILSEQ))
+    }
+
+    fn list(&self, folder: Option<&TargetPath>) -> Result<Vec<String>, DiskError> {
+        let components = folder.into_iter().flat_map(TargetPath::components);
+        let fd = walk::open_folder(self.root.as_fd(), components, self.uid)?;
+        let shown = folder.map_or_else(|| "/".to_owned(), ToString::to_string);
+        let mut buffer = Vec::with_capacity(8192);
+        let mut entries = RawDir::new(fd, buffer.spare_capacity_mut());
+        let mut names = Vec::new();
+        while let Some(entry) = entries.next() {
+            let entry = entry.map_err(|e| DiskError::new("list", &shown, e))?;
+            let name = match entry.file_name().to_str() {
+                Ok(name) => name.to_owned(),
+                Err(_) => entry.file_name().to_bytes().escape_ascii().to_string(),
+            };
+            if name != "." && name != ".." {
+                names.push(name);
+            }
+        }
+        names.sort_unstable();
+        Ok(names)
+    }
+
+    fn space(&self, path: Option<&TargetPath>) -> Result<Space, DiskError> {
+        // The nearest folder that is there: the path itself may still have to be made.
+        let mut folder = path.and_then(TargetPath::parent);
+        let fd = loop {
+            let components = folder.iter().flat_map(TargetPath::components);
+            match walk::open_folder(self.root.as_fd(), components, self.uid) {
+                Err(DiskError::Io { source, .. })
+                    if source.kind() == std::io::ErrorKind::NotFound && folder.is_some() =>
+                {
+                    folder = folder.as_ref().and_then(TargetPath::parent);
+                }
+                other => break other?,
+            }
+        };
+        let fault = |e: Errno| DiskError::new("ask for the room at", &self.path.display(), e);
+        let room = fstatvfs(&fd).map_err(fault)?;
+        Ok(Space {
+            file_system: fstat(&fd).map_err(fault)?.st_dev,
+            free_bytes: room.f_bavail.saturating_mul(room.f_frsize),
+            free_inodes: (room.f_files != 0).then_some(room.f_favail),
+            block_bytes: room.f_frsize.max(1),
+        })
+    }
+
+    fn own(&self) -> (u32, u32) {
+        (self.uid, self.gid)
+    }
+
+    fn create(&self, path: &TargetPath, file: &NewFile<'_>) -> Result<(), DiskError> {
+        cut("host::disk::act");
+        cut("host::disk::create");
+        let folder = self.folder_of(path)?;
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let fd = openat(&folder, path.file_name(), flags, Mode::RUSR | Mode::WUSR)
+            .map_err(|e| DiskError::new("create", path, e))?;
+        let mut out = File::from(fd);
+        let written = (|| {
+            out.write_all(file.bytes)?;
+            cut("host::disk::written");
+            let (uid, gid) = ids(file.owner);
+            if uid.is_some() || gid.is_some() {
+                fchown(&out, uid, gid)?;
+            }
+            // After the owner: a change of owner takes setuid and setgid away.
+            fchmod(&out, raw_mode(file.mode))?;
+            out.sync_all()
+        })();
+        written.map_err(|e| {
+            let _removed = unlinkat(&folder, path.file_name(), AtFlags::empty());
+            DiskError::new("write", path, e)
+        })
+    }
+
+    fn symlink(&self, path: &TargetPath, target: &str, owner: Owner) -> Result<(), DiskError> {
+        cut("host::disk::act");
+        cut("host::disk::symlink");
+        let fault = |e: Errno| DiskError::new("make the link", path, e);
+        let folder = self.folder_of(path)?;
+        symlinkat(target, &folder, path.file_name()).map_err(fault)?;
+        let (uid, gid) = ids(owner);
+        if uid.is_some() || gid.is_some() {
+            chownat(&folder, path.file_name(), uid, gid, AtFlags::SYMLINK_NOFOLLOW).map_err(fault)?;
+        }
+        Ok(())
+    }
+
+    fn mkdir(&self, path: &TargetPath) -> Result<(), DiskError> {
+        cut("host::disk::act");
+        cut("host::disk::mkdir");
+        mkdirat(self.folder_of(path)?, path.file_name(), Mode::RWXU)
+            .map_err(|e| DiskError::new("make the folder", path, e))
+    }
+
+    fn set_meta(&self, path: &TargetPath, mode: u32, owner: Owner) -> Result<(), DiskError> {
+        cut("host::disk::act");
+        cut("host::disk::set_meta");
+        let fault = |e: Errno| DiskError::new("set mode and owner of", path, e);
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let fd = openat(self.folder_of(path)?, path.file_name(), flags, Mode::empty()).map_err(fault)?;
+        let (uid, gid) = ids(owner);
+        if uid.is_some() || gid.is_some() {
+            fchown(&fd, uid, gid).map_err(fault)?;
+        }
+        fchmod(&fd, raw_mode(mode)).map_err(fault)?;
+        fsync(&fd).map_err(fault)
+    }
+
+    fn rename(&self, from: &TargetPath, to: &TargetPath) -> Result<(), DiskError> {
+        cut("host::disk::act");
+        cut("host::disk::rename");
+        let folder = self.folder_of(from)?;
+        renameat(&folder, from.file_name(), &folder, to.file_name())
+            .map_err(|e| DiskError::new("put in place", to, e))
+    }
+
+    fn rename_new(&self, from: &TargetPath, to: &TargetPath) -> Result<(), DiskError> {
+        cut("host::disk::act");
+        cut("host::disk::rename_new");
+        let folder = self.folder_of(from)?;
+        renameat_with(
+            &folder,
+            from.file_name(),
+            &folder,
+            to.file_name(),
+            RenameFlags::NOREPLACE,
+        )
+        .map_err(|e| DiskError::new("put in place", to, e))
+    }
+
+    fn unlink(&self, path: &TargetPath) -> Result<(), DiskError> {
+        cut("host::disk::act");
+        cut("host::disk::unlink");
+        unlinkat(self.folder_of(path)?, path.file_name(), AtFlags::empty())
+            .map_err(|e| DiskError::new("remove", path, e))
+    }
+
+    fn rmdir(&self, path: &TargetPath) -> Result<(), DiskError> {
+        cut("host::disk::act");
+        cut("host::disk::rmdir");
+        unlinkat(self.folder_of(path)?, path.file_name(), AtFlags::REMOVEDIR)
+            .map_err(|e| DiskError::new("remove the folder", path, e))
+    }
+
+    fn sync_parent(&self, path: &TargetPath) -> Result<(), DiskError> {
+        cut("host::disk::act");
+        cut("host::disk::sync_parent");
+        fsync(self.folder_of(path)?).map_err(|e| DiskError::new("sync the folder of", path, e))
+    }
+
+    fn check(&self, path: &TargetPath, command: &str) -> Result<(), DiskError> {
+        let file = self.path.join(path.as_str().trim_start_matches('/'));
+        check::run(&self.path, &file, command)
+    }
+}

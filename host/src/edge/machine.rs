@@ -1,0 +1,252 @@
+//! The node's files as the agent sees them: what a declaration would change, changing it behind a window, going
+//! back (HR-1 to HR-6, HR-13 to HR-15).
+//!
+//! | file | what |
+//! | --- | --- |
+//! | `machine/start.rs` | opening, and what a start does with what it finds |
+//! | `machine/survey.rs` | looks at everything that a declaration and the ledger name, and has it planned |
+//! | `machine/apply.rs` | a declaration behind a window |
+//! | `machine/room.rs` | room for the whole change, before anything is touched |
+//! | `machine/policy.rs` | the effective policy behind a window |
+//! | `machine/verdict.rs` | arm, confirm, revert |
+//! | `machine/repair.rs` | drift, and a ledger made anew |
+//!
+//! Blocking: call it from a thread that may wait. It reads no clock and opens no socket; `now` is unix seconds.
+//! Invariant: one window at a time, and no target is touched outside of one but to put drift right.
+
+mod apply;
+mod policy;
+mod repair;
+mod room;
+mod start;
+mod survey;
+mod verdict;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use meshplan_schemas::ident::ResourceName;
+use meshplan_schemas::report::{Outcome, ResourceLine};
+
+use super::disk::{Disk, DiskError};
+pub use super::ledger::LedgerState;
+use super::ledger::path_of;
+pub use super::window::{Order, Window, WindowState};
+use crate::pure::record::Ledger;
+use crate::pure::target_path::TargetPath;
+
+/// What a machine is opened with.
+#[derive(Clone)]
+pub struct Setup {
+    /// The tree that declarations speak of: `/`, or what `--root` says.
+    pub root: Arc<dyn Disk>,
+    /// The state folder; its file `lock` is the agent's to hold ([`super::disk::StateLock`]).
+    pub state: Arc<dyn Disk>,
+    /// Where the state folder stands inside the root, when it does: no declaration may have a target there.
+    pub state_inside: Option<TargetPath>,
+    /// The kernel's boot id.
+    pub boot_id: String,
+    /// A second place for the effective policy, inside the root.
+    pub policy_out: Option<TargetPath>,
+}
+
+/// What start-up found and did.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Recovery {
+    /// How it stood with a window.
+    pub window: Recovered,
+    /// How it stands with the ledger.
+    pub ledger: LedgerState,
+}
+
+/// How start-up found the window.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Recovered {
+    /// None was open.
+    Clean,
+    /// One was open under another boot id, or the host died while it applied: everything is back.
+    Reverted {
+        /// What the window was about; none when its file could not be read.
+        order: Option<Order>,
+        /// Why, in a sentence.
+        why: String,
+        /// A line per resource (`reverted`, or `failed` where the way back is barred).
+        lines: Vec<ResourceLine>,
+    },
+    /// One awaits its confirm under this boot id: go on waiting.
+    StillOpen(Window),
+    /// It was confirmed; only the clean-up was missing.
+    FinishedConfirm(Order),
+    /// It was reverted; the way back was finished.
+    FinishedRevert {
+        /// What the window was about.
+        order: Order,
+        /// Why it was reverted, as it was written then.
+        why: String,
+        /// A line per resource.
+        lines: Vec<ResourceLine>,
+    },
+}
+
+/// One thing that a declaration would change.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Change {
+    /// Whose.
+    pub name: ResourceName,
+    /// The kind's word.
+    pub kind: String,
+    /// What would come of it.
+    pub outcome: Outcome,
+    /// In words, with the count of lines lost and new.
+    pub what: String,
+    /// What would be restarted, reloaded or run.
+    pub restarts: Vec<String>,
+}
+
+/// How an apply ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum End {
+    /// Nothing had to change; the declaration is the confirmed one now, without a window.
+    Converged,
+    /// `mode = "observe"`: nothing was changed.
+    Observed,
+    /// Done; call [`Machine::arm`], then [`Machine::confirm`] or [`Machine::revert`].
+    WindowOpen,
+    /// A resource failed and `on_failure` is `revert`: everything is back.
+    Reverted {
+        /// Why.
+        why: String,
+    },
+    /// [`Machine::repair`] put drift right.
+    Repaired,
+    /// Refused before anything was touched: no room, no order of the modules.
+    NotBegun {
+        /// Why.
+        why: String,
+    },
+}
+
+/// What came of an apply.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Applied {
+    /// How it ended.
+    pub end: End,
+    /// A line per resource that is not `unchanged`.
+    pub lines: Vec<ResourceLine>,
+    /// What is held, by module and name (HR-8).
+    pub held: Vec<ResourceLine>,
+    /// A resource failed (with `on_failure = "keep"` the window is open all the same).
+    pub failed: bool,
+}
+
+impl Applied {
+    /// Nothing had to be written.
+    #[must_use]
+    pub fn converged(&self) -> bool {
+        self.end == End::Converged
+    }
+    /// A window is open and must be armed.
+    #[must_use]
+    pub fn window_open(&self) -> bool {
+        self.end == End::WindowOpen
+    }
+}
+
+/// Why the machine could not be asked.
+#[derive(Debug, thiserror::Error)]
+pub enum MachineError {
+    /// The disk.
+    #[error(transparent)]
+    Disk(#[from] DiskError),
+    /// A window is open: confirm or revert first.
+    #[error("{0} is in its confirm window; it must be confirmed or reverted first")]
+    WindowOpen(String),
+    /// No window is open.
+    #[error("no confirm window is open")]
+    NoWindow,
+    /// The other verdict stands.
+    #[error("too late: the window was already decided: {0}")]
+    Decided(String),
+    /// Opened with [`Machine::look`].
+    #[error("the machine was opened to look only")]
+    LookOnly,
+}
+
+/// The node's files.
+pub struct Machine {
+    setup: Setup,
+    ledger: LedgerState,
+    window: Option<Window>,
+    /// Decided, and not yet cleaned up: the way back is barred somewhere.
+    unfinished: bool,
+    look_only: bool,
+    /// When drift of a resource was put right, unix seconds (HR-17).
+    repairs: BTreeMap<ResourceName, Vec<i64>>,
+}
+
+impl Machine {
+    /// The ledger.
+    #[must_use]
+    pub fn ledger(&self) -> &LedgerState {
+        &self.ledger
+    }
+
+    /// The open, undecided window.
+    #[must_use]
+    pub fn window(&self) -> Option<&Window> {
+        self.window.as_ref()
+    }
+
+    /// What is held, as the ledger has it, by module and name (HR-8).
+    #[must_use]
+    pub fn held(&self) -> Vec<ResourceLine> {
+        let held = self.book().held;
+        held.iter()
+            .map(|(name, held)| {
+                let reason = format!("{} is assigned and not taken: {}", name.module, held.target);
+                crate::pure::outcome::line(name, Outcome::Held, reason, None)
+            })
+            .collect()
+    }
+
+    /// Gives the reserved room back, so that a failure can still be recorded on a full disk; the next apply takes
+    /// it again.
+    pub fn release_reserve(&self) {
+        if !self.look_only {
+            room::release(self.state());
+        }
+    }
+
+    /// The ledger to work from; a lost one knows nothing, so nothing is removed on its word.
+    fn book(&self) -> Ledger {
+        match &self.ledger {
+            LedgerState::Known(ledger) => (**ledger).clone(),
+            LedgerState::Fresh | LedgerState::Unknown { .. } => Ledger::default(),
+        }
+    }
+
+    fn root(&self) -> &dyn Disk {
+        &*self.setup.root
+    }
+
+    fn state(&self) -> &dyn Disk {
+        &*self.setup.state
+    }
+
+    /// Nothing may be changed while a window is open; one whose way back is barred is tried once more, and given up.
+    fn ready(&mut self) -> Result<(), MachineError> {
+        if self.look_only {
+            return Err(MachineError::LookOnly);
+        }
+        if let Some(window) = &self.window {
+            return Err(MachineError::WindowOpen(window.order.to_string()));
+        }
+        if self.unfinished {
+            self.walk_back(verdict::Barred::GiveUp)?;
+        }
+        Ok(())
+    }
+}
+
+/// Where the first originals of found files are kept (HR-8).
+const ORIGINALS: &str = "/originals";

@@ -1,0 +1,129 @@
+//! Drift between orders, and a ledger made anew (HR-2, HR-15, HR-17).
+
+use meshplan_schemas::declaration::{Declaration, Mode};
+use meshplan_schemas::digest::Digest;
+use meshplan_schemas::report::Outcome;
+
+use super::survey::Surveyed;
+use super::{Applied, End, LedgerState, Machine, MachineError};
+use crate::edge::ledger::{self, json};
+use crate::pure::apply_plan::Step;
+use crate::pure::outcome::line;
+use crate::pure::record::{Confirmed, Found, Ledger, Record};
+
+/// Within so many seconds.
+const CONTEST_SECS: i64 = 3600;
+/// So many repairs of one thing are a contest.
+const CONTEST_REPAIRS: usize = 3;
+
+impl Machine {
+    /// Puts right what somebody changed since the confirmed declaration was applied; no window, nothing swept.
+    /// The same thing put right three times in an hour is left and said (HR-17).
+    ///
+    /// # Errors
+    /// A window is open; the disk.
+    pub fn repair(&mut self, declaration: &Declaration, now: i64) -> Result<Applied, MachineError> {
+        self.ready()?;
+        let book = self.book();
+        let survey = match self.survey(declaration, &book)? {
+            Surveyed::Plan(survey) => survey,
+            Surveyed::Refused(why) => {
+                let (lines, held) = (Vec::new(), Vec::new());
+                return Ok(Applied {
+                    end: End::NotBegun { why },
+                    lines,
+                    held,
+                    failed: true,
+                });
+            }
+        };
+        let mut applied = Applied {
+            end: End::Converged,
+            lines: Vec::new(),
+            held: survey.plan.held.clone(),
+            failed: false,
+        };
+        if declaration.mode == Mode::Observe {
+            applied.end = End::Observed;
+            applied.lines = survey.plan.lines;
+            return Ok(applied);
+        }
+        let mut next = book.clone();
+        for step in &survey.plan.steps {
+            let Step::Write(write) = step else { continue };
+            if write.outcome != Outcome::DriftRepaired {
+                continue;
+            }
+            let name = &write.record.name;
+            let asked = Some(write.record.asked);
+            let repairs = self.repairs.entry(name.clone()).or_default();
+            repairs.retain(|at| now.saturating_sub(*at) < CONTEST_SECS);
+            if repairs.len() >= CONTEST_REPAIRS {
+                let why = format!(
+                    "contested: put right {CONTEST_REPAIRS} times within an hour and changed again; {}",
+                    write.what
+                );
+                applied.lines.push(line(name, Outcome::Kept, why, asked));
+                continue;
+            }
+            repairs.push(now);
+            applied.end = End::Repaired;
+            match self.write(write, survey.wanted.get(name), &mut next) {
+                Ok(()) => applied
+                    .lines
+                    .push(line(name, Outcome::DriftRepaired, write.what.clone(), asked)),
+                Err(why) => {
+                    applied.failed = true;
+                    applied.lines.push(line(name, Outcome::Failed, why, asked));
+                }
+            }
+        }
+        if next.made != book.made && matches!(self.ledger, LedgerState::Known(_)) {
+            self.with_reserve(|state| ledger::write(state, &json(&next)))?;
+            self.ledger = LedgerState::Known(Box::new(next));
+        }
+        Ok(applied)
+    }
+
+    /// Makes the ledger anew from the last verified declaration and the machine (HR-15): what stands as asked is the
+    /// host's again, but is never removed on this ledger's word. On an adopted node what differs is held.
+    ///
+    /// # Errors
+    /// The disk; a window is open.
+    pub fn rebuild(&mut self, declaration: &Declaration, digest: Digest) -> Result<(), MachineError> {
+        self.ready()?;
+        let mut book = Ledger {
+            confirmed: Some(Confirmed {
+                sequence: declaration.sequence,
+                digest,
+            }),
+            ..Ledger::default()
+        };
+        self.ledger = LedgerState::Unknown {
+            why: "it is being made anew".to_owned(),
+        };
+        if let Surveyed::Plan(survey) = self.survey(
+            &Declaration {
+                adopted: false,
+                ..declaration.clone()
+            },
+            &book,
+        )? {
+            let take =
+                |record: &Record| !declaration.adopted || declaration.take.contains(&record.name.module);
+            for step in survey.plan.steps {
+                match step {
+                    Step::Record(record) => book.take_over(record),
+                    // Whoever changed it: the next look calls it drift, as the declaration is the last word.
+                    Step::Write(write) if write.record.found == Found::Nothing || take(&write.record) => {
+                        book.take_over(write.record);
+                    }
+                    _ => {}
+                }
+            }
+        }
+        self.with_reserve(|state| ledger::write(state, &json(&book)))?;
+        self.ledger = LedgerState::Known(Box::new(book));
+        Ok(())
+    }
+}

@@ -1,0 +1,127 @@
+//! Opening, and what a start does with what it finds: before anything else (EP-2, HR-13).
+
+use std::collections::BTreeMap;
+
+use super::verdict::Barred;
+use super::{LedgerState, Machine, MachineError, Order, Recovered, Recovery, Setup};
+use crate::edge::disk::atomic;
+use crate::edge::ledger::{self, json};
+use crate::edge::window;
+use crate::pure::commit_confirm::{AtStart, Decided, Verdict, WINDOW_VERSION, at_start};
+
+impl Machine {
+    /// Opens it for work and finishes what a crash left: must be called before anything else touches the state
+    /// folder, with the lock held.
+    ///
+    /// # Errors
+    /// The disk.
+    pub fn open(setup: Setup, now: i64) -> Result<(Self, Recovery), MachineError> {
+        let mut machine = Self {
+            setup,
+            ledger: LedgerState::Fresh,
+            window: None,
+            unfinished: false,
+            look_only: false,
+            repairs: BTreeMap::new(),
+        };
+        window::clear_beside(machine.state())?;
+        machine.ledger = ledger::read(machine.state())?;
+        let window = machine.recover(now)?;
+        let found = machine.ledger.clone();
+        if machine.ledger == LedgerState::Fresh {
+            // So that a later loss is told apart from a beginning.
+            let empty = machine.book();
+            ledger::write(machine.state(), &json(&empty))?;
+            machine.ledger = LedgerState::Known(Box::new(empty));
+        }
+        machine.clear_targets();
+        Ok((
+            machine,
+            Recovery {
+                window,
+                ledger: found,
+            },
+        ))
+    }
+
+    /// Opens it to look only ([`Machine::plan`], [`Machine::held`], [`Machine::ledger`], [`Machine::window`]):
+    /// recovers nothing, writes nothing, needs no lock.
+    ///
+    /// # Errors
+    /// The disk.
+    pub fn look(setup: Setup) -> Result<Self, MachineError> {
+        let ledger = ledger::read(&*setup.state)?;
+        let standing = window::standing(&*setup.state)?;
+        let window = standing
+            .filter(|s| s.verdict == crate::pure::commit_confirm::FoundVerdict::None)
+            .and_then(|s| s.window);
+        Ok(Self {
+            setup,
+            ledger,
+            window,
+            unfinished: false,
+            look_only: true,
+            repairs: BTreeMap::new(),
+        })
+    }
+
+    fn recover(&mut self, now: i64) -> Result<Recovered, MachineError> {
+        let Some(standing) = window::standing(self.state())? else {
+            return Ok(Recovered::Clean);
+        };
+        let order = standing.window.as_ref().map(|w| w.order.clone());
+        match (at_start(&standing, &self.setup.boot_id), standing.window) {
+            (AtStart::Wait, Some(window)) => {
+                self.window = Some(window.clone());
+                Ok(Recovered::StillOpen(window))
+            }
+            (AtStart::FinishConfirm, _) => {
+                self.settle()?;
+                Ok(match order {
+                    Some(order) => Recovered::FinishedConfirm(order),
+                    None => Recovered::Clean,
+                })
+            }
+            (AtStart::FinishRevert { why }, _) => {
+                let lines = self.walk_back(Barred::Stay)?;
+                Ok(match order {
+                    Some(order) => Recovered::FinishedRevert { order, why, lines },
+                    None => Recovered::Reverted {
+                        order: None,
+                        why,
+                        lines,
+                    },
+                })
+            }
+            (AtStart::Revert { why }, _) => self.revert_at_start(order, why, now),
+            (AtStart::Wait, None) => self.revert_at_start(None, "the window's file is gone".to_owned(), now),
+        }
+    }
+
+    fn revert_at_start(
+        &mut self,
+        order: Option<Order>,
+        why: String,
+        now: i64,
+    ) -> Result<Recovered, MachineError> {
+        let verdict = Verdict {
+            version: WINDOW_VERSION,
+            decided: Decided::Reverted,
+            why: why.clone(),
+            at: now,
+        };
+        self.with_reserve(|state| window::decide(state, &verdict))?;
+        let lines = self.walk_back(Barred::Stay)?;
+        Ok(Recovered::Reverted { order, why, lines })
+    }
+
+    /// Removes what a cut left beside targets: drift is put right without a window.
+    fn clear_targets(&self) {
+        let book = self.book();
+        for target in book.records.values().filter_map(|record| record.target.as_ref()) {
+            if let Err(e) = atomic::clear_beside(self.root(), target) {
+                tracing::warn!(%target, error = %e, "cannot look for what a crash left beside a target");
+            }
+        }
+    }
+}

@@ -1,0 +1,290 @@
+//! Looks at everything that a declaration and the ledger name, and has it planned.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use meshplan_schemas::declaration::{Declaration, Mode};
+use meshplan_schemas::digest::Digest;
+use meshplan_schemas::ident::{ModuleName, ResourceName};
+use meshplan_schemas::report::Outcome;
+use meshplan_schemas::resource::Resource;
+
+use super::{Change, LedgerState, Machine, MachineError};
+use crate::edge::accounts::Accounts;
+use crate::edge::observe::observe;
+use crate::kinds::{Invalid, Wanted};
+use crate::pure::apply_plan::{self, Ask, Decision, Inputs, Part, Plan, Step};
+use crate::pure::observed::Observed;
+use crate::pure::order::order;
+use crate::pure::record::Ledger;
+use crate::pure::target_path::TargetPath;
+
+/// What a survey found.
+#[derive(Debug)]
+pub(super) struct Survey {
+    /// What to do.
+    pub(super) plan: Plan,
+    /// The resources that can be applied.
+    pub(super) wanted: BTreeMap<ResourceName, Wanted>,
+    /// The whole node is only looked at.
+    pub(super) observe: bool,
+}
+
+/// What a survey came to.
+#[derive(Debug)]
+pub(super) enum Surveyed {
+    /// A plan.
+    Plan(Survey),
+    /// The declaration cannot be applied at all, because.
+    Refused(String),
+}
+
+impl Machine {
+    /// What a declaration would change; changes nothing.
+    ///
+    /// # Errors
+    /// The disk could not tell.
+    pub fn plan(&self, declaration: &Declaration) -> Result<Vec<Change>, MachineError> {
+        let survey = match self.survey(declaration, &self.book())? {
+            Surveyed::Plan(survey) => survey,
+            Surveyed::Refused(why) => {
+                let all = declaration.resources.iter();
+                let refused = all.map(|resource| Change {
+                    name: resource.name.clone(),
+                    kind: resource.kind.clone(),
+                    outcome: Outcome::Refused,
+                    what: why.clone(),
+                    restarts: Vec::new(),
+                });
+                return Ok(refused.collect());
+            }
+        };
+        let kind = |name: &ResourceName| {
+            let resource = declaration.resources.iter().find(|r| r.name == *name);
+            resource.map_or_else(String::new, |r| r.kind.clone())
+        };
+        let mut changes: Vec<Change> = Vec::new();
+        let mut add = |name: &ResourceName, kind: String, outcome, what: &str, restarts: &[String]| {
+            let (name, what, restarts) = (name.clone(), what.to_owned(), restarts.to_vec());
+            changes.push(Change {
+                name,
+                kind,
+                outcome,
+                what,
+                restarts,
+            });
+        };
+        for step in &survey.plan.steps {
+            match step {
+                Step::Write(w) => {
+                    add(
+                        &w.record.name,
+                        w.record.kind.clone(),
+                        w.outcome,
+                        &w.what,
+                        &w.followers,
+                    );
+                }
+                Step::Fail {
+                    name, outcome, why, ..
+                } => add(name, kind(name), *outcome, why, &[]),
+                Step::Sweep(sweep) => {
+                    let line = sweep.line();
+                    add(&line.name, sweep.kind.clone(), line.outcome, &line.reason, &[]);
+                }
+                Step::Record(record) if record.kind == "probe" => {
+                    add(
+                        &record.name,
+                        record.kind.clone(),
+                        Outcome::Updated,
+                        "is asked from now on",
+                        &[],
+                    );
+                }
+                Step::Record(_) | Step::Tidy(_) => {}
+            }
+        }
+        for line in survey.plan.lines.iter().chain(&survey.plan.held) {
+            add(&line.name, kind(&line.name), line.outcome, &line.reason, &[]);
+        }
+        Ok(changes)
+    }
+
+    pub(super) fn survey(
+        &self,
+        declaration: &Declaration,
+        ledger: &Ledger,
+    ) -> Result<Surveyed, MachineError> {
+        let modules = match order(&declaration.modules) {
+            Ok(modules) => modules,
+            Err(ring) => return Ok(Surveyed::Refused(ring.to_string())),
+        };
+        let targets = match self.targets(declaration) {
+            Ok(targets) => targets,
+            Err(why) => return Ok(Surveyed::Refused(why)),
+        };
+        let accounts = Accounts::read(self.root())?;
+        // Files of the host that nothing declares any more: what is to stand below one of them waits for its sweep.
+        let records = ledger.records.values().chain(ledger.orphans.values());
+        let falling: BTreeSet<TargetPath> = records
+            .filter(|record| record.kind != "directory")
+            .filter_map(|record| record.target.clone())
+            .filter(|target| !targets.contains(target))
+            .collect();
+        let observe_all = declaration.mode == Mode::Observe;
+        let mut wanted = BTreeMap::new();
+        let mut parts = Vec::new();
+        for module in modules {
+            let entry = declaration.modules.iter().find(|entry| entry.module == module);
+            let resources: Vec<&Resource> = declaration
+                .resources
+                .iter()
+                .filter(|r| r.name.module == module)
+                .collect();
+            let looked_at = observe_all || entry.is_some_and(|entry| entry.mode == Mode::Observe);
+            let part = match self.asks(&resources, &accounts, &falling, &mut wanted) {
+                Err(why) => Part::Refused {
+                    names: resources.iter().map(|r| r.name.clone()).collect(),
+                    why: format!("module {module} is refused: {why}"),
+                },
+                Ok(asks) if looked_at => Part::Observe(asks),
+                Ok(asks) => Part::Apply(asks),
+            };
+            parts.push((module, part));
+        }
+        let inputs = Inputs {
+            ledger,
+            ledger_lost: matches!(self.ledger, LedgerState::Unknown { .. }),
+            parts,
+            there: self.there(ledger, &targets),
+            declared: targets,
+            names: declaration.resources.iter().map(|r| r.name.clone()).collect(),
+            left_out: declaration
+                .left_out
+                .iter()
+                .map(|l| (l.module.clone(), l.reason.clone()))
+                .collect(),
+            adopted: declaration.adopted,
+            take: declaration.take.iter().cloned().collect::<BTreeSet<ModuleName>>(),
+        };
+        Ok(Surveyed::Plan(Survey {
+            plan: apply_plan::plan(&inputs),
+            wanted,
+            observe: observe_all,
+        }))
+    }
+
+    /// Every target that is named, each by one resource (HR-6).
+    fn targets(&self, declaration: &Declaration) -> Result<BTreeSet<TargetPath>, String> {
+        let mut by_target: BTreeMap<TargetPath, &ResourceName> = BTreeMap::new();
+        let mut names: BTreeSet<&ResourceName> = BTreeSet::new();
+        for resource in &declaration.resources {
+            let name = &resource.name;
+            if !names.insert(name) {
+                return Err(format!("{name} is declared twice"));
+            }
+            if !declaration
+                .modules
+                .iter()
+                .any(|entry| entry.module == name.module)
+            {
+                return Err(format!(
+                    "{name} belongs to a module that the declaration does not list"
+                ));
+            }
+            // A kind that is not known, or a path that is none, is its module's affair.
+            let Ok(kind) = resource.read() else { continue };
+            let Some(Ok(target)) = kind.target().map(TargetPath::parse) else {
+                continue;
+            };
+            let ours = self.setup.state_inside.as_ref();
+            if ours.is_some_and(|ours| target == *ours || target.is_below(ours)) {
+                return Err(format!(
+                    "{name} names {target}, which is in the host's own state folder"
+                ));
+            }
+            if let Some(other) = by_target.insert(target.clone(), name) {
+                return Err(format!("{other} and {name} both name {target}"));
+            }
+        }
+        for (target, name) in &by_target {
+            // Through a link that changes in the same order nobody could say what stood there before.
+            let over = target
+                .ancestors()
+                .find_map(|folder| by_target.get(&folder).copied());
+            let is_folder = |name: &ResourceName| {
+                let resource = declaration.resources.iter().find(|r| r.name == *name);
+                resource.is_some_and(|r| r.kind == "directory")
+            };
+            if let Some(over) = over.filter(|over| !is_folder(over)) {
+                return Err(format!(
+                    "{name} names {target}, which is below the target of {over}, no directory"
+                ));
+            }
+        }
+        Ok(by_target.into_keys().collect())
+    }
+
+    /// The resources of a module as asks, or why the module is refused.
+    fn asks(
+        &self,
+        resources: &[&Resource],
+        accounts: &Accounts,
+        falling: &BTreeSet<TargetPath>,
+        wanted: &mut BTreeMap<ResourceName, Wanted>,
+    ) -> Result<Vec<Ask>, String> {
+        let mut asks = Vec::new();
+        for resource in resources {
+            let name = &resource.name;
+            let kind = resource.read().map_err(|e| format!("{name}: {e}"))?;
+            let asked =
+                Digest::of_value(&(&resource.kind, &resource.spec)).map_err(|e| format!("{name}: {e}"))?;
+            let mut ask = Ask {
+                name: name.clone(),
+                kind: resource.kind.clone(),
+                target: None,
+                asked,
+                content: None,
+                followers: Vec::new(),
+                decision: Decision::Unchanged,
+                found: None,
+            };
+            match Wanted::validate(&kind, accounts) {
+                Err(Invalid::Fields(why)) => return Err(format!("{name}: {why}")),
+                Err(Invalid::Machine(why)) => {
+                    ask.target = kind.target().and_then(|t| TargetPath::parse(t).ok());
+                    ask.decision = Decision::Unknown(why);
+                }
+                Ok(thing) => {
+                    if let Some(path) = thing.path() {
+                        let way = path.ancestors().any(|folder| falling.contains(&folder));
+                        let there = if way {
+                            Observed::Absent
+                        } else {
+                            observe(self.root(), path)
+                        };
+                        ask.decision = thing.plan(&there);
+                        ask.found = there.thing();
+                        ask.target = Some(path.clone());
+                    }
+                    ask.content = thing.content();
+                    ask.followers = thing.followers().to_vec();
+                    wanted.insert(name.clone(), thing);
+                }
+            }
+            asks.push(ask);
+        }
+        Ok(asks)
+    }
+
+    /// What stands at targets that are no longer declared, and at the folders that the host made.
+    fn there(&self, ledger: &Ledger, declared: &BTreeSet<TargetPath>) -> BTreeMap<TargetPath, Observed> {
+        let records = ledger.records.values().chain(ledger.orphans.values());
+        let targets = records
+            .filter_map(|record| record.target.as_ref())
+            .chain(&ledger.made);
+        targets
+            .filter(|target| !declared.contains(*target))
+            .map(|target| (target.clone(), observe(self.root(), target)))
+            .collect()
+    }
+}

@@ -1,0 +1,230 @@
+//! The way of a declaration on its node: queued, applying, awaiting confirm, then confirmed or back (HR-1, HR-5).
+
+use meshplan_schemas::declaration::Declaration;
+use meshplan_schemas::ident::ModuleName;
+use meshplan_schemas::report::{
+    DeclarationState, DeclarationStatus, Health, Outcome, ResourceLine, RollbackVerdict,
+};
+
+use super::{Agent, Applied, ApplyEnd, Busy, Effect, Job};
+use crate::pure::confirm::{Change, Reason};
+use crate::pure::known_bad::{Entry, blamed};
+use crate::pure::orders::{Kept, Slot};
+
+impl Agent {
+    /// Begins the newest declaration, unless it has come to its end already.
+    pub(super) fn next_declaration(&mut self, now: i64) {
+        let Some(newest) = &self.orders.declaration else {
+            return;
+        };
+        // A newer one was verified and its bytes were lost: it is asked for again, and nothing older begun meanwhile.
+        let is_newest = self.marks.sequence.is_some_and(|m| m.digest == newest.digest);
+        if self.standing.settled(&newest.digest) || !is_newest {
+            return;
+        }
+        let newest = newest.clone();
+        let sequence = newest.payload.sequence;
+        if let Some(why) = self.known_bad.refuses(&newest.payload) {
+            self.journal("declaration.known-bad", Some(sequence), why.clone());
+            self.declaration_status(&newest, DeclarationState::KnownBad, why, now);
+            return;
+        }
+        if self.known_bad.lift(&newest.payload.again) {
+            self.effects.push(Effect::SaveKnownBad);
+        }
+        self.journal("declaration.applying", Some(sequence), "");
+        self.effects.push(Effect::Keep(Slot::Trying, newest.text.clone()));
+        self.orders.trying = Some(newest.clone());
+        self.declaration_status(&newest, DeclarationState::Applying, String::new(), now);
+        // The intent is on disk before the first act.
+        self.effects.push(Effect::SaveStanding);
+        if std::mem::take(&mut self.ledger_lost) {
+            let from = self.orders.confirmed.clone().unwrap_or_else(|| newest.clone());
+            self.effects.push(Effect::Machine(Job::Rebuild(Box::new(from))));
+        }
+        self.busy = Busy::Applying(Change::Declaration {
+            sequence,
+            digest: newest.digest,
+        });
+        self.effects.push(Effect::Machine(Job::Apply(Box::new(newest))));
+    }
+
+    pub(super) fn declaration_applied(&mut self, change: Change, applied: Applied, now: i64) {
+        let Some(trying) = self.orders.trying.clone() else {
+            return;
+        };
+        self.standing.lines = applied.lines;
+        self.standing.held = applied.held;
+        match applied.end {
+            ApplyEnd::Converged => {
+                self.declaration_closed(None, now);
+                if let Some(status) = &mut self.standing.declaration {
+                    status.converged = true;
+                }
+            }
+            ApplyEnd::Observed => {
+                self.declaration_closed(None, now);
+                if let Some(status) = &mut self.standing.declaration {
+                    "observe: nothing was changed, what would change is listed"
+                        .clone_into(&mut status.reason);
+                }
+            }
+            ApplyEnd::WindowOpen => {
+                self.declaration_status(&trying, DeclarationState::AwaitingConfirm, String::new(), now);
+                self.open_window(change, trying.payload.confirm_secs, now);
+            }
+            ApplyEnd::Reverted(why) => self.declaration_closed(Some(Reason::Resource(why)), now),
+            ApplyEnd::NotBegun(why) => {
+                self.declaration_closed(Some(Reason::NotBegun(why)), now);
+            }
+        }
+    }
+
+    /// The end: it stays, or the last confirmed one stands again.
+    pub(super) fn declaration_closed(&mut self, reason: Option<Reason>, now: i64) {
+        let Some(trying) = self.orders.trying.take() else {
+            return;
+        };
+        match reason {
+            None => self.declaration_stays(trying, now),
+            Some(reason) => self.declaration_went_back(&trying, &reason, now),
+        }
+        self.effects.push(Effect::Drop(Slot::Trying));
+        self.next_reconcile = now.saturating_add(i64::from(self.reconcile_secs()));
+    }
+
+    fn declaration_stays(&mut self, trying: Kept<Declaration>, now: i64) {
+        let sequence = trying.payload.sequence;
+        self.effects
+            .push(Effect::Keep(Slot::Confirmed, trying.text.clone()));
+        self.standing.left_out = trying.payload.left_out.iter().map(|l| l.module.clone()).collect();
+        self.standing.end_module_verdicts();
+        self.orders.confirmed = Some(trying.clone());
+        let failed = failed_lines(&self.standing.lines);
+        if failed.is_empty() {
+            self.journal("declaration.confirmed", Some(sequence), "");
+            self.declaration_status(&trying, DeclarationState::Confirmed, String::new(), now);
+        } else {
+            // Only with `on_failure = "keep"`: what was done stays, and what failed is tried again with drift.
+            self.journal("declaration.failed", Some(sequence), failed.clone());
+            self.declaration_status(&trying, DeclarationState::Failed, failed, now);
+        }
+    }
+
+    fn declaration_went_back(&mut self, trying: &Kept<Declaration>, reason: &Reason, now: i64) {
+        let confirmed = self.orders.confirmed.as_ref().map(|c| &c.payload);
+        let at_fault = self.at_fault(reason);
+        let modules = blamed(&trying.payload, confirmed, at_fault.as_ref());
+        let former = |module: &ModuleName| {
+            confirmed
+                .and_then(|c| c.modules.iter().find(|m| m.module == *module))
+                .map_or_else(|| "nothing".to_owned(), |m| m.digest.to_string())
+        };
+        let verdicts: Vec<RollbackVerdict> = modules
+            .iter()
+            .map(|(module, digest)| RollbackVerdict {
+                component: module.to_string(),
+                from: digest.to_string(),
+                to: former(module),
+                outcome: "rolled-back".to_owned(),
+                why: reason.to_string(),
+                at: now,
+            })
+            .collect();
+        for verdict in verdicts {
+            self.standing.verdict(verdict);
+        }
+        if reason.blames_content() {
+            for (module, digest) in modules {
+                let entry = Entry {
+                    component: module.to_string(),
+                    why: reason.to_string(),
+                    at: now,
+                };
+                self.known_bad.remember(digest, entry);
+            }
+            self.effects.push(Effect::SaveKnownBad);
+        }
+        self.journal(
+            "declaration.reverted",
+            Some(trying.payload.sequence),
+            reason.to_string(),
+        );
+        self.declaration_status(trying, DeclarationState::Reverted, reason.to_string(), now);
+    }
+
+    /// Drift was looked for, and put right where there was any.
+    pub(super) fn repaired(&mut self, applied: Applied, now: i64) {
+        let failed_before = !failed_lines(&self.standing.lines).is_empty();
+        let news = applied.lines != self.standing.lines && (failed_before || !applied.lines.is_empty());
+        if news {
+            for line in &applied.lines {
+                let words = format!("{}: {:?} {}", line.name, line.outcome, line.reason);
+                self.journal("drift", None, words);
+            }
+        }
+        self.changed |= news || applied.held != self.standing.held;
+        self.standing.lines = applied.lines;
+        self.standing.held = applied.held;
+        let mended = failed_before && failed_lines(&self.standing.lines).is_empty();
+        if let Some(status) = self
+            .standing
+            .declaration
+            .as_mut()
+            .filter(|d| mended && d.state == DeclarationState::Failed)
+        {
+            status.state = DeclarationState::Confirmed;
+            status.since = now;
+            status.reason.clear();
+        }
+    }
+
+    /// The module whose probe or resource said no.
+    fn at_fault(&self, reason: &Reason) -> Option<ModuleName> {
+        match reason {
+            Reason::Probe(_) => self
+                .standing
+                .probes
+                .iter()
+                .find(|p| p.health == Health::Unhealthy)
+                .map(|p| p.name.module.clone()),
+            Reason::Resource(_) => self
+                .standing
+                .lines
+                .iter()
+                .find(|l| l.outcome == Outcome::Failed)
+                .map(|l| l.name.module.clone()),
+            Reason::NoLink | Reason::CannotTell(_) | Reason::Interrupted(_) | Reason::NotBegun(_) => None,
+        }
+    }
+
+    pub(super) fn declaration_status(
+        &mut self,
+        kept: &Kept<Declaration>,
+        state: DeclarationState,
+        reason: String,
+        now: i64,
+    ) {
+        let confirmed = self.orders.confirmed.as_ref();
+        self.standing.declaration = Some(DeclarationStatus {
+            sequence: kept.payload.sequence,
+            digest: kept.digest,
+            state,
+            since: now,
+            reason,
+            confirmed_sequence: confirmed.map_or(0, |c| c.payload.sequence),
+            confirmed_digest: confirmed.map(|c| c.digest),
+            converged: false,
+        });
+        self.changed = true;
+    }
+}
+
+fn failed_lines(lines: &[ResourceLine]) -> String {
+    let failed: Vec<String> = lines
+        .iter()
+        .filter(|l| l.outcome == Outcome::Failed)
+        .map(|l| format!("{}: {}", l.name, l.reason))
+        .collect();
+    failed.join("; ")
+}

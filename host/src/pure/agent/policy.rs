@@ -1,0 +1,243 @@
+//! The way of an epoch on its node (EP-1, EP-2): received, staged, awaiting confirm, then applied or reverted.
+
+use meshplan_schemas::digest::Digest;
+use meshplan_schemas::lifecycle::epoch::EpochState;
+use meshplan_schemas::policy;
+use meshplan_schemas::report::{EpochStatus, Mark, RollbackVerdict};
+
+use super::{Agent, Applied, ApplyEnd, Busy, Effect, Job, RECONCILE_SECS};
+use crate::pure::confirm::{Change, Reason};
+use crate::pure::epoch_choice::{self, Choice, Given};
+use crate::pure::known_bad::Entry;
+use crate::pure::standing::POLICY;
+use meshplan_schemas::wire::FromHost;
+
+/// How long writing one policy file may take, in seconds.
+const APPLY_SECS: u32 = 60;
+
+impl Agent {
+    pub(super) fn given_for_choice(&self) -> Given<'_> {
+        let newest = self.orders.newest_epoch().map(|e| e.digest);
+        let settled = self
+            .standing
+            .epoch
+            .as_ref()
+            .filter(|s| matches!(s.state, EpochState::Reverted | EpochState::Rejected))
+            .and(self.standing.epoch_digest);
+        Given {
+            epochs: &self.orders.epochs,
+            newest,
+            running: self.standing.running.map(|m| m.digest),
+            effective: self.standing.policy,
+            node: self.node,
+            roles: self.orders.roles(),
+            class: self.orders.class(),
+            settled,
+            known_bad: &self.known_bad,
+        }
+    }
+
+    /// Does what the newest seen epoch asks for.
+    pub(super) fn next_policy(&mut self, now: i64) {
+        let confirmed_once = self
+            .standing
+            .declaration
+            .as_ref()
+            .and_then(|d| d.confirmed_digest);
+        if confirmed_once.is_some() && self.orders.confirmed.is_none() {
+            // The roles are lost with the confirmed declaration: unknown, never "no roles" (HR-15).
+            return;
+        }
+        // The newest epoch alone says what may run: while it is not known which that is, what runs goes on (EP-3).
+        let newest = self.orders.newest_epoch().map(|e| e.digest);
+        if self.marks_lost || newest != self.marks.epoch.map(|m| m.digest) {
+            return;
+        }
+        match epoch_choice::choose(&self.given_for_choice()) {
+            Choice::Nothing => {}
+            Choice::Want(digest) => {
+                if self.link_up && self.wanted.insert(digest) {
+                    self.effects
+                        .push(Effect::Say(Box::new(FromHost::Want { digest })));
+                }
+            }
+            Choice::LeftBehind => {
+                let newest = self.orders.newest_epoch().map(|e| (e.payload.epoch, e.digest));
+                if let Some((number, digest)) = newest
+                    && !self.epoch_stands(digest, EpochState::LeftBehind)
+                {
+                    self.epoch_status(number, Some(digest), EpochState::LeftBehind, String::new(), now);
+                }
+            }
+            Choice::Note(digest) => {
+                let number = self.number(digest);
+                self.standing.running = Some(Mark { number, digest });
+                self.journal(
+                    "epoch.applied",
+                    Some(number),
+                    "nothing changes on this node; noted",
+                );
+                let reported = self.changed;
+                self.epoch_status(number, Some(digest), EpochState::Applied, String::new(), now);
+                // Its number goes with the next heartbeat (EP-3).
+                self.changed = reported;
+                self.effects.push(Effect::SaveStanding);
+            }
+            Choice::KnownBad { epoch, why } | Choice::Unreadable { epoch, why } => {
+                let number = self.number(epoch);
+                self.journal("epoch.rejected", Some(number), why.clone());
+                self.epoch_status(number, Some(epoch), EpochState::Rejected, why, now);
+            }
+            Choice::Stage { epoch, text } => self.stage(epoch, text, now),
+        }
+    }
+
+    fn stage(&mut self, digest: Digest, text: String, now: i64) {
+        let number = self.number(digest);
+        let again = self
+            .orders
+            .epochs
+            .get(&digest)
+            .map(|e| e.payload.again.clone())
+            .unwrap_or_default();
+        if self.known_bad.lift(&again) {
+            self.effects.push(Effect::SaveKnownBad);
+        }
+        self.journal("epoch.staged", Some(number), "");
+        self.epoch_status(number, Some(digest), EpochState::Staged, String::new(), now);
+        self.effects.push(Effect::SaveStanding);
+        self.busy = Busy::Applying(Change::Policy {
+            epoch: number,
+            digest,
+        });
+        self.effects.push(Effect::Machine(Job::ApplyPolicy {
+            epoch: number,
+            text,
+            apply_secs: APPLY_SECS,
+        }));
+    }
+
+    pub(super) fn policy_applied(&mut self, change: Change, applied: Applied, now: i64) {
+        let Change::Policy { epoch, digest } = change else {
+            return;
+        };
+        match applied.end {
+            ApplyEnd::Converged | ApplyEnd::Observed => self.policy_closed(epoch, digest, None, now),
+            ApplyEnd::WindowOpen => {
+                self.epoch_status(
+                    epoch,
+                    Some(digest),
+                    EpochState::AwaitingConfirm,
+                    String::new(),
+                    now,
+                );
+                let confirm_secs = self
+                    .orders
+                    .epochs
+                    .get(&digest)
+                    .map_or(APPLY_SECS, |e| e.payload.confirm_secs);
+                self.open_window(change, confirm_secs, now);
+            }
+            ApplyEnd::Reverted(why) | ApplyEnd::NotBegun(why) => {
+                self.policy_closed(epoch, digest, Some(Reason::NotBegun(why)), now);
+            }
+        }
+    }
+
+    pub(super) fn policy_closed(&mut self, epoch: u64, digest: Digest, reason: Option<Reason>, now: i64) {
+        let Some(reason) = reason else {
+            self.standing.running = Some(Mark {
+                number: epoch,
+                digest,
+            });
+            self.standing.policy = self.effective(digest).map(|text| Digest::of(text.as_bytes()));
+            self.standing.end_policy_verdict();
+            self.journal("epoch.applied", Some(epoch), "");
+            self.epoch_status(epoch, Some(digest), EpochState::Applied, String::new(), now);
+            self.next_reconcile = now.saturating_add(i64::from(self.reconcile_secs()));
+            return;
+        };
+        let why = reason.to_string();
+        let content = self
+            .orders
+            .epochs
+            .get(&digest)
+            .map(|e| Digest::of(e.payload.policy.as_bytes()));
+        let former = self
+            .standing
+            .running
+            .map_or_else(|| "nothing".to_owned(), |m| m.number.to_string());
+        self.standing.verdict(RollbackVerdict {
+            component: POLICY.to_owned(),
+            from: epoch.to_string(),
+            to: former,
+            outcome: "rolled-back".to_owned(),
+            why: why.clone(),
+            at: now,
+        });
+        if let (true, Some(content)) = (reason.blames_content(), content) {
+            let entry = Entry {
+                component: POLICY.to_owned(),
+                why: why.clone(),
+                at: now,
+            };
+            self.known_bad.remember(content, entry);
+            self.effects.push(Effect::SaveKnownBad);
+        }
+        self.journal("epoch.reverted", Some(epoch), why.clone());
+        self.epoch_status(epoch, Some(digest), EpochState::Reverted, why, now);
+    }
+
+    fn number(&self, digest: Digest) -> u64 {
+        self.orders.epochs.get(&digest).map_or(0, |e| e.payload.epoch)
+    }
+
+    fn effective(&self, digest: Digest) -> Option<String> {
+        let kept = self.orders.epochs.get(&digest)?;
+        let policy = policy::parse(&kept.payload.policy).ok()?;
+        Some(policy.effective_text(self.orders.roles()))
+    }
+
+    /// `scheduler.reconcile_secs` of the command line, else of the policy that runs, else the default (FR-7).
+    pub(super) fn reconcile_secs(&self) -> u32 {
+        let of_policy = || {
+            let kept = self.orders.epochs.get(&self.standing.running?.digest)?;
+            let table = policy::parse(&kept.payload.policy)
+                .ok()?
+                .effective(self.orders.roles());
+            let secs = table.get("scheduler")?.get("reconcile_secs")?.as_integer()?;
+            u32::try_from(secs).ok()
+        };
+        self.reconcile_secs
+            .or_else(of_policy)
+            .unwrap_or(RECONCILE_SECS)
+            .max(1)
+    }
+
+    fn epoch_stands(&self, digest: Digest, state: EpochState) -> bool {
+        self.standing.epoch_digest == Some(digest)
+            && self.standing.epoch.as_ref().is_some_and(|s| s.state == state)
+    }
+
+    pub(super) fn epoch_status(
+        &mut self,
+        number: u64,
+        digest: Option<Digest>,
+        state: EpochState,
+        reason: String,
+        now: i64,
+    ) {
+        let received = digest.and_then(|d| self.standing.received.get(&d));
+        self.standing.epoch = Some(EpochStatus {
+            state_epoch: number,
+            state,
+            reason,
+            received_via: received.map_or_else(|| "reconciler".to_owned(), |r| r.via.clone()),
+            received_at: received.map_or(now, |r| r.at),
+            update_class: self.orders.class(),
+            running: self.standing.running.map_or(0, |m| m.number),
+        });
+        self.standing.epoch_digest = digest;
+        self.changed = true;
+    }
+}

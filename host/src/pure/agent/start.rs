@@ -1,0 +1,215 @@
+//! The start: what the machine found is brought together with what stood on disk (HR-13, HR-15).
+
+use meshplan_schemas::digest::Digest;
+use meshplan_schemas::report::{DeclarationState, Mark, ResourceLine};
+
+use super::{Agent, Busy, Effect, Purpose};
+use crate::pure::confirm::{Change, Reason, Window};
+use crate::pure::orders::Slot;
+
+/// What the machine found when it was opened.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Started {
+    /// How it stood with a window.
+    pub window: StartedWindow,
+    /// The digest of the declaration that the ledger has as confirmed.
+    pub confirmed: Option<Digest>,
+    /// The digest of the effective policy that the ledger has, and its epoch.
+    pub policy: Option<(u64, Digest)>,
+    /// The ledger is lost: why.
+    pub ledger_lost: Option<String>,
+    /// State files that could not be read, in words: each is unknown, and asked for again.
+    pub broken: Vec<String>,
+}
+
+/// How it stood with a window.
+#[derive(Debug, Clone, PartialEq)]
+pub enum StartedWindow {
+    /// None was open.
+    Clean,
+    /// It awaits its confirm under this boot.
+    StillOpen {
+        /// About a declaration (with the digest of its payload), else about a policy.
+        declaration: Option<Digest>,
+        /// When it was opened.
+        opened_at: i64,
+        /// Its deadline.
+        deadline: i64,
+    },
+    /// Everything is back.
+    Reverted {
+        /// Why.
+        why: String,
+        /// A line per resource.
+        lines: Vec<ResourceLine>,
+    },
+    /// It was confirmed; the clean-up was missing.
+    Confirmed,
+}
+
+impl Agent {
+    pub(super) fn started(&mut self, started: Started, now: i64) {
+        self.busy = Busy::No;
+        self.next_heartbeat = now.saturating_add(i64::from(self.heartbeat_secs));
+        for words in &started.broken {
+            self.journal("state.broken", None, words.clone());
+        }
+        if let Some(why) = &started.ledger_lost {
+            self.journal("ledger.lost", None, why.clone());
+            self.ledger_lost = true;
+        }
+        self.standing.policy = started.policy.map(|(_, digest)| digest);
+        let tried = self.standing.window.take().map(|w| (w.change, Some(w)));
+        let tried = tried.or_else(|| self.interrupted().map(|change| (change, None)));
+        match (started.window, tried) {
+            (
+                StartedWindow::StillOpen {
+                    declaration,
+                    opened_at,
+                    deadline,
+                },
+                tried,
+            ) => self.still_open(declaration, opened_at, deadline, tried, now),
+            (StartedWindow::Reverted { why, lines }, Some((change, _))) => {
+                self.standing.lines = lines;
+                self.closed(change, Some(Reason::Interrupted(why)), now);
+            }
+            (StartedWindow::Reverted { why, lines }, None) => {
+                self.standing.lines = lines;
+                self.journal("window.reverted", None, why);
+            }
+            (StartedWindow::Confirmed | StartedWindow::Clean, Some((change, _))) => {
+                self.without_window(change, started.confirmed, started.policy, now);
+            }
+            (StartedWindow::Confirmed | StartedWindow::Clean, None) => {}
+        }
+        self.heal(started.confirmed, now);
+        let probes = self.probes();
+        self.effects.push(Effect::AskProbes(Purpose::Start, probes));
+    }
+
+    /// The change that the former run of the host was in the middle of, by what it wrote before it began.
+    fn interrupted(&self) -> Option<Change> {
+        if let Some(trying) = &self.orders.trying {
+            return Some(Change::Declaration {
+                sequence: trying.payload.sequence,
+                digest: trying.digest,
+            });
+        }
+        use meshplan_schemas::lifecycle::epoch::EpochState::{AwaitingConfirm, Staged};
+        let epoch = self.standing.epoch.as_ref()?;
+        let digest = self.standing.epoch_digest?;
+        matches!(epoch.state, Staged | AwaitingConfirm).then_some(Change::Policy {
+            epoch: epoch.state_epoch,
+            digest,
+        })
+    }
+
+    /// A window under the same boot goes on, with the deadline that it had.
+    fn still_open(
+        &mut self,
+        declaration: Option<Digest>,
+        opened_at: i64,
+        deadline: i64,
+        tried: Option<(Change, Option<Window>)>,
+        now: i64,
+    ) {
+        let same = |change: &Change| match change {
+            Change::Declaration { digest, .. } => declaration == Some(*digest),
+            Change::Policy { .. } => declaration.is_none(),
+        };
+        let known = tried.filter(|(change, _)| same(change));
+        let held = match known.as_ref().map(|(change, _)| change) {
+            Some(Change::Declaration { digest, .. }) => {
+                self.orders.trying.as_ref().is_some_and(|t| t.digest == *digest)
+            }
+            Some(Change::Policy { digest, .. }) => self.orders.epochs.contains_key(digest),
+            None => false,
+        };
+        let Some((change, former)) = known.filter(|_| held) else {
+            // What is being judged is lost: it cannot be judged, so it does not stay.
+            let reason = Reason::Interrupted("the order of the open window was lost on disk".to_owned());
+            self.effects
+                .push(Effect::Machine(super::Job::Revert(reason.to_string())));
+            let change = declaration.map_or(
+                Change::Policy {
+                    epoch: 0,
+                    digest: Digest([0; 32]),
+                },
+                |digest| Change::Declaration { sequence: 0, digest },
+            );
+            self.busy = Busy::Closing(change, Some(reason));
+            return;
+        };
+        let stopped = former.filter(|w| w.stopped_once);
+        let deadline = stopped.as_ref().map_or(deadline, |w| w.deadline);
+        let (window, effects) = Window::resume(change, opened_at, deadline, stopped.is_some(), now);
+        self.serial += 1;
+        self.standing.window = Some(window);
+        let effects = effects
+            .into_iter()
+            // The machine has its deadline already.
+            .filter(|e| !matches!(e, crate::pure::confirm::Effect::Deadline(_)))
+            .collect();
+        self.window_effects(effects, now);
+    }
+
+    /// A change was begun and no window is open: the ledger knows whether it was confirmed.
+    fn without_window(
+        &mut self,
+        change: Change,
+        confirmed: Option<Digest>,
+        policy: Option<(u64, Digest)>,
+        now: i64,
+    ) {
+        match change {
+            Change::Declaration { digest, .. } if confirmed == Some(digest) => {
+                self.closed(change, None, now);
+            }
+            Change::Policy { epoch, .. } if policy.is_some_and(|(e, _)| e == epoch) => {
+                self.closed(change, None, now);
+            }
+            // It never came to the first act: it is begun again from the start.
+            Change::Declaration { .. } => {
+                self.orders.trying = None;
+                self.effects.push(Effect::Drop(Slot::Trying));
+                self.standing.declaration = None;
+            }
+            Change::Policy { .. } => {
+                self.standing.epoch = None;
+                self.standing.epoch_digest = None;
+            }
+        }
+    }
+
+    /// Makes a lost standing anew from the orders and the ledger.
+    fn heal(&mut self, confirmed: Option<Digest>, now: i64) {
+        if self.standing.declaration.is_none()
+            && let Some(kept) = self.orders.confirmed.clone()
+        {
+            self.declaration_status(&kept, DeclarationState::Confirmed, String::new(), now);
+            self.changed = false;
+        }
+        // The newest one was confirmed and its copy as the confirmed one is lost.
+        if self.orders.confirmed.is_none()
+            && let Some(newest) = self.orders.declaration.clone()
+            && confirmed == Some(newest.digest)
+        {
+            self.effects
+                .push(Effect::Keep(Slot::Confirmed, newest.text.clone()));
+            self.orders.confirmed = Some(newest.clone());
+            self.declaration_status(&newest, DeclarationState::Confirmed, String::new(), now);
+            self.changed = false;
+        }
+        let running = self.standing.running.is_none();
+        if running && let Some(status) = &self.standing.epoch {
+            let applied = status.state == meshplan_schemas::lifecycle::epoch::EpochState::Applied;
+            if let (true, Some(digest)) = (applied, self.standing.epoch_digest) {
+                self.standing.running = Some(Mark {
+                    number: status.state_epoch,
+                    digest,
+                });
+            }
+        }
+    }
+}

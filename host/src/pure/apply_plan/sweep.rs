@@ -1,0 +1,235 @@
+//! What a former declaration wrote and this one lacks (HR-2, HR-6, HR-15, HR-16).
+
+use std::collections::BTreeSet;
+
+use meshplan_schemas::ident::ResourceName;
+use meshplan_schemas::report::{Outcome, ResourceLine};
+
+use super::{Inputs, Part};
+use crate::pure::observed::Observed;
+use crate::pure::outcome::line;
+use crate::pure::record::{Found, Record, Thing};
+use crate::pure::target_path::TargetPath;
+
+/// Something that is no longer declared.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Sweep {
+    /// Whose it was.
+    pub name: ResourceName,
+    /// The kind's word.
+    pub kind: String,
+    /// Where; none for a probe.
+    pub target: Option<TargetPath>,
+    /// The resource is still declared, at another target: this goes only once that is done.
+    pub moved: bool,
+    /// What is done with it.
+    pub how: SweepHow,
+    /// What stands there.
+    pub before: Option<Thing>,
+}
+
+/// What is done with an orphan.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SweepHow {
+    /// It goes.
+    Remove,
+    /// What was there before the host comes back.
+    Restore(Thing),
+    /// It is gone already, or was never a thing.
+    Gone,
+    /// It stays and is no longer the host's, because.
+    Forget(String),
+    /// It stays for now and is tried again, because.
+    Keep(String),
+    /// It cannot be removed, because; tried again.
+    Refuse(String),
+}
+
+impl Sweep {
+    /// Whether the machine is touched.
+    #[must_use]
+    pub fn acts(&self) -> bool {
+        matches!(self.how, SweepHow::Remove | SweepHow::Restore(_))
+    }
+
+    /// The line once it is done.
+    #[must_use]
+    pub fn line(&self) -> ResourceLine {
+        let place = self
+            .target
+            .as_ref()
+            .map_or_else(String::new, |target| format!("{target} "));
+        let why = if self.moved {
+            "its resource moved"
+        } else {
+            "nothing declares it any more"
+        };
+        let (outcome, reason) = match &self.how {
+            SweepHow::Remove => (Outcome::Removed, format!("{place}is removed: {why}")),
+            SweepHow::Restore(_) => (
+                Outcome::Removed,
+                format!("{place}is again what was there before the host: {why}"),
+            ),
+            SweepHow::Gone if self.kind == "probe" => {
+                (Outcome::Removed, format!("it is asked no more: {why}"))
+            }
+            SweepHow::Gone => (Outcome::Removed, format!("{place}was gone already; {why}")),
+            SweepHow::Forget(because) => (Outcome::Forgotten, format!("{place}stays: {because}")),
+            SweepHow::Keep(because) => (Outcome::Kept, format!("{place}stays for now: {because}")),
+            SweepHow::Refuse(because) => (Outcome::Refused, format!("{place}is not removed: {because}")),
+        };
+        line(&self.name, outcome, reason, None)
+    }
+}
+
+/// The sweeps of a plan.
+#[derive(Debug, Default)]
+pub(super) struct Sweeps {
+    /// Before the modules.
+    pub(super) early: Vec<Sweep>,
+    /// After them.
+    pub(super) late: Vec<Sweep>,
+    /// Folders that the host made on the way.
+    pub(super) tidy: Vec<TargetPath>,
+}
+
+pub(super) fn sweeps(inputs: &Inputs<'_>, lines: &mut Vec<ResourceLine>) -> Sweeps {
+    let ledger = inputs.ledger;
+    let mut out = Sweeps::default();
+    // Modules that are not applied now: their records are kept as they are.
+    let resting: BTreeSet<_> = inputs
+        .parts
+        .iter()
+        .filter(|(_, part)| !matches!(part, Part::Apply(_)))
+        .map(|(module, _)| module)
+        .chain(inputs.left_out.keys())
+        .collect();
+    let mut folders = Vec::new();
+    for record in ledger.records.values().chain(ledger.orphans.values()) {
+        if let Some(why) = inputs.left_out.get(&record.name.module) {
+            let reason = format!("its module is left out, what it wrote stays: {why}");
+            lines.push(line(&record.name, Outcome::LeftOut, reason, Some(record.asked)));
+            continue;
+        }
+        let declared = match &record.target {
+            Some(target) => inputs.declared.contains(target),
+            None => inputs.names.contains(&record.name),
+        };
+        if declared || resting.contains(&record.name.module) {
+            continue;
+        }
+        // An orphan of a declared resource moved in an earlier apply: its successor stands.
+        let moved = inputs.names.contains(&record.name)
+            && record
+                .target
+                .as_ref()
+                .is_none_or(|target| !ledger.orphans.contains_key(target));
+        let sweep = Sweep {
+            name: record.name.clone(),
+            kind: record.kind.clone(),
+            target: record.target.clone(),
+            moved,
+            how: how(record, inputs),
+            before: record
+                .target
+                .as_ref()
+                .and_then(|t| inputs.there.get(t))
+                .and_then(Observed::thing),
+        };
+        // What a new target lies below must make way first.
+        let in_the_way = |target: &TargetPath| inputs.declared.iter().any(|d| d.is_below(target));
+        if record.kind == "directory" {
+            folders.push(sweep);
+        } else if moved && !record.target.as_ref().is_some_and(in_the_way) {
+            out.late.push(sweep);
+        } else {
+            out.early.push(Sweep {
+                moved: false,
+                ..sweep
+            });
+        }
+    }
+    let mut gone: BTreeSet<TargetPath> = out
+        .early
+        .iter()
+        .chain(&out.late)
+        .filter(|sweep| matches!(sweep.how, SweepHow::Remove))
+        .filter_map(|sweep| sweep.target.clone())
+        .collect();
+    empty_folders(inputs, folders, &mut gone, &mut out);
+    out
+}
+
+/// Folders, deepest first: those in which nothing will be left go.
+fn empty_folders(
+    inputs: &Inputs<'_>,
+    folders: Vec<Sweep>,
+    gone: &mut BTreeSet<TargetPath>,
+    out: &mut Sweeps,
+) {
+    let depth = |path: &TargetPath| path.components().count();
+    let empties = |path: &TargetPath, gone: &BTreeSet<TargetPath>| match inputs.there.get(path) {
+        Some(Observed::Directory { names, .. }) => {
+            !inputs.declared.iter().any(|d| d.is_below(path))
+                && names
+                    .iter()
+                    .all(|name| path.join(name).is_ok_and(|path| gone.contains(&path)))
+        }
+        _ => false,
+    };
+    let mut all: Vec<(TargetPath, Option<Sweep>)> = folders
+        .into_iter()
+        .filter_map(|sweep| sweep.target.clone().map(|target| (target, Some(sweep))))
+        .collect();
+    let known: BTreeSet<TargetPath> = all.iter().map(|(path, _)| path.clone()).collect();
+    let made = inputs.ledger.made.iter();
+    let made = made.filter(|path| !known.contains(*path) && !inputs.declared.contains(*path));
+    all.extend(made.map(|path| (path.clone(), None)));
+    all.sort_by(|(a, _), (b, _)| depth(b).cmp(&depth(a)).then_with(|| a.cmp(b)));
+    for (path, sweep) in all {
+        let empty = empties(&path, gone);
+        match sweep {
+            None if empty => {
+                gone.insert(path.clone());
+                out.tidy.push(path);
+            }
+            None => {}
+            Some(mut sweep) => {
+                if matches!(sweep.how, SweepHow::Remove) {
+                    if empty {
+                        gone.insert(path);
+                    } else {
+                        sweep.how = SweepHow::Keep("it is not empty".to_owned());
+                    }
+                }
+                out.late.push(sweep);
+            }
+        }
+    }
+}
+
+fn how(record: &Record, inputs: &Inputs<'_>) -> SweepHow {
+    let Some(target) = &record.target else {
+        return SweepHow::Gone;
+    };
+    let there = inputs.there.get(target).unwrap_or(&Observed::Absent);
+    let is_folder = record.kind == "directory";
+    match (&record.found, there) {
+        (_, Observed::Unknown(why)) => SweepHow::Refuse(why.clone()),
+        (Found::Unknown, Observed::Absent) => SweepHow::Gone,
+        (Found::Unknown, _) => {
+            SweepHow::Forget("the ledger was lost, and nothing is removed on its word".to_owned())
+        }
+        (Found::Thing(thing), there) if there.thing().as_ref() == Some(thing) => {
+            SweepHow::Forget("it was there before the host".to_owned())
+        }
+        (Found::Thing(_), Observed::Directory { .. }) if !is_folder => {
+            SweepHow::Refuse("a directory is in its place".to_owned())
+        }
+        (Found::Thing(thing), _) => SweepHow::Restore(thing.clone()),
+        (Found::Nothing, Observed::Absent) => SweepHow::Gone,
+        (Found::Nothing, Observed::Directory { .. }) if is_folder => SweepHow::Remove,
+        (Found::Nothing, Observed::File { .. } | Observed::Link { .. }) if !is_folder => SweepHow::Remove,
+        (Found::Nothing, other) => SweepHow::Refuse(format!("{} is in its place", other.word())),
+    }
+}

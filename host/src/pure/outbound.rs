@@ -1,0 +1,256 @@
+//! Which report is said next (B49): in order, one at a time, again and again until it is acknowledged or rejected.
+//!
+//! It stands alone because reporting must never be tied to applying: whatever happens to a report, nothing is
+//! applied again for it. The bytes lie in the spool ([`crate::edge::reporter`]); here are only their counters. A
+//! report that was said and got no answer is said again with the same counter, which the reconciler knows.
+
+use std::collections::BTreeSet;
+
+/// How long no answer is an answer that was lost, in seconds.
+pub const ANSWER_SECS: i64 = 30;
+
+/// The reports that wait, by counter.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Outbound {
+    waiting: BTreeSet<u64>,
+    in_flight: Option<(u64, i64)>,
+    not_before: i64,
+    up: bool,
+}
+
+/// What happens to the queue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Event {
+    /// A report was spooled.
+    Queued(u64),
+    /// A session stands.
+    Up,
+    /// It is gone.
+    Down,
+    /// Stored.
+    Ack(u64),
+    /// Will never be taken.
+    Reject(u64),
+    /// Again after so many milliseconds.
+    Busy {
+        /// As said.
+        retry_after_ms: u64,
+    },
+    /// Time went by.
+    Tick,
+}
+
+/// What follows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Effect {
+    /// Say the report with this counter.
+    Say(u64),
+    /// Delete it: it is stored at the reconciler.
+    Delete(u64),
+    /// Set it aside, where a person sees it.
+    SetAside(u64),
+}
+
+impl Outbound {
+    /// The queue over what the spool holds.
+    #[must_use]
+    pub fn new(waiting: impl IntoIterator<Item = u64>) -> Self {
+        Self {
+            waiting: waiting.into_iter().collect(),
+            ..Self::default()
+        }
+    }
+
+    /// Nothing waits.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
+    /// Whether a heartbeat may be said now: it may not overtake a report that waits, for older never replaces newer.
+    #[must_use]
+    pub fn lets_heartbeat_pass(&self) -> bool {
+        self.up && self.waiting.is_empty()
+    }
+
+    /// How many wait.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.waiting.len()
+    }
+
+    /// Takes the oldest report out when more than `limit` wait: what is said of it is said by a later one.
+    pub fn overflow(&mut self, limit: usize) -> Option<u64> {
+        let over = self.waiting.len() > limit;
+        let oldest = self
+            .waiting
+            .iter()
+            .find(|c| self.in_flight.is_none_or(|(f, _)| f != **c));
+        let oldest = oldest.copied().filter(|_| over)?;
+        self.waiting.remove(&oldest);
+        Some(oldest)
+    }
+
+    /// Takes an event.
+    pub fn on(&mut self, event: Event, now: i64) -> Vec<Effect> {
+        let mut effects = Vec::new();
+        match event {
+            Event::Queued(counter) => {
+                self.waiting.insert(counter);
+            }
+            Event::Up => {
+                self.up = true;
+                self.in_flight = None;
+                self.not_before = 0;
+            }
+            Event::Down => {
+                self.up = false;
+                self.in_flight = None;
+            }
+            Event::Ack(counter) => {
+                if self.take(counter) {
+                    effects.push(Effect::Delete(counter));
+                }
+            }
+            Event::Reject(counter) => {
+                if self.take(counter) {
+                    effects.push(Effect::SetAside(counter));
+                }
+            }
+            Event::Busy { retry_after_ms } => {
+                let secs = i64::try_from(retry_after_ms.div_ceil(1000)).unwrap_or(i64::MAX);
+                self.not_before = now.saturating_add(secs);
+                self.in_flight = None;
+            }
+            Event::Tick => {}
+        }
+        let lost = |since: i64| now.saturating_sub(since) >= ANSWER_SECS;
+        if self.in_flight.is_some_and(|(_, since)| lost(since)) {
+            self.in_flight = None;
+        }
+        if self.up
+            && self.in_flight.is_none()
+            && now >= self.not_before
+            && let Some(first) = self.waiting.first()
+        {
+            self.in_flight = Some((*first, now));
+            effects.push(Effect::Say(*first));
+        }
+        effects
+    }
+
+    fn take(&mut self, counter: u64) -> bool {
+        if self.in_flight.is_some_and(|(c, _)| c == counter) {
+            self.in_flight = None;
+        }
+        self.waiting.remove(&counter)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    // holds: HR-11
+    #[test]
+    fn reports_go_one_after_the_other_in_the_order_of_their_counters() {
+        let mut q = Outbound::new([5, 3]);
+        assert_eq!(q.on(Event::Tick, 0), []);
+        assert_eq!(q.on(Event::Up, 0), [Effect::Say(3)]);
+        assert_eq!(q.on(Event::Queued(6), 1), []);
+        assert_eq!(q.on(Event::Ack(3), 1), [Effect::Delete(3), Effect::Say(5)]);
+        assert_eq!(q.on(Event::Ack(5), 1), [Effect::Delete(5), Effect::Say(6)]);
+    }
+
+    // holds: HR-11
+    #[test]
+    fn a_lost_acknowledgement_is_said_again_with_the_same_counter() {
+        let mut q = Outbound::new([3]);
+        assert_eq!(q.on(Event::Up, 0), [Effect::Say(3)]);
+        assert_eq!(q.on(Event::Down, 1), []);
+        assert_eq!(q.on(Event::Up, 2), [Effect::Say(3)]);
+        assert_eq!(q.on(Event::Tick, 2 + ANSWER_SECS), [Effect::Say(3)]);
+        assert_eq!(q.on(Event::Ack(3), 40), [Effect::Delete(3)]);
+        assert_eq!(
+            q.on(Event::Ack(3), 41),
+            [],
+            "the second acknowledgement says nothing new"
+        );
+    }
+
+    // holds: HR-11
+    #[test]
+    fn a_rejected_report_is_set_aside_and_blocks_nobody() {
+        let mut q = Outbound::new([3, 4]);
+        q.on(Event::Up, 0);
+        assert_eq!(q.on(Event::Reject(3), 1), [Effect::SetAside(3), Effect::Say(4)]);
+    }
+
+    // holds: LK-7
+    #[test]
+    fn busy_waits_as_long_as_it_was_told() {
+        let mut q = Outbound::new([3]);
+        q.on(Event::Up, 0);
+        assert_eq!(q.on(Event::Busy { retry_after_ms: 1500 }, 10), []);
+        assert_eq!(q.on(Event::Tick, 11), []);
+        assert_eq!(q.on(Event::Tick, 12), [Effect::Say(3)]);
+    }
+
+    #[test]
+    fn a_heartbeat_never_overtakes_a_report_that_waits() {
+        let mut q = Outbound::new([3]);
+        assert!(!q.lets_heartbeat_pass());
+        q.on(Event::Up, 0);
+        assert!(!q.lets_heartbeat_pass());
+        q.on(Event::Ack(3), 0);
+        assert!(q.lets_heartbeat_pass());
+        q.on(Event::Down, 0);
+        assert!(!q.lets_heartbeat_pass());
+    }
+
+    #[test]
+    fn a_queue_without_end_loses_its_oldest_and_never_the_one_under_way() {
+        let mut q = Outbound::new([1, 2, 3]);
+        q.on(Event::Up, 0);
+        assert_eq!(q.overflow(3), None);
+        assert_eq!(q.overflow(2), Some(2));
+        assert_eq!(q.len(), 2);
+    }
+
+    proptest! {
+        // holds: HR-11
+        #[test]
+        fn whatever_is_lost_every_report_arrives_and_first_arrivals_are_in_order(
+            losses in proptest::collection::vec(0u8..4, 0..40), count in 1u64..8
+        ) {
+            let mut q = Outbound::new(1..=count);
+            let (mut now, mut stored, mut losses) = (0, Vec::new(), losses.into_iter());
+            let mut effects = q.on(Event::Up, now);
+            for _ in 0..200 {
+                now += 1;
+                let said = effects.iter().find_map(|e| match e { Effect::Say(c) => Some(*c), _ => None });
+                effects = match said {
+                    None => q.on(Event::Tick, now),
+                    Some(counter) => match losses.next() {
+                        // The report is lost with the session; the acknowledgement is; the reconciler is busy.
+                        Some(0) => { q.on(Event::Down, now); q.on(Event::Up, now) }
+                        Some(1) => {
+                            if !stored.contains(&counter) { stored.push(counter); }
+                            q.on(Event::Down, now);
+                            q.on(Event::Up, now)
+                        }
+                        Some(2) => q.on(Event::Busy { retry_after_ms: 1 }, now),
+                        _ => {
+                            if !stored.contains(&counter) { stored.push(counter); }
+                            q.on(Event::Ack(counter), now)
+                        }
+                    },
+                };
+            }
+            prop_assert!(q.is_empty());
+            prop_assert_eq!(stored, (1..=count).collect::<Vec<_>>());
+        }
+    }
+}

@@ -1,0 +1,187 @@
+//! The ledger as a value: what the host wrote, under whose name, and what it found before (HR-3).
+//!
+//! Stands alone because deciding (`apply_plan`) and keeping (`edge::ledger`) share it. Invariant: a thing that is
+//! not in the ledger is not the host's, and is never removed.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use meshplan_schemas::digest::Digest;
+use meshplan_schemas::ident::ResourceName;
+use serde::{Deserialize, Serialize};
+
+use super::target_path::TargetPath;
+
+/// The version of the ledger that this build writes and reads.
+pub const LEDGER_VERSION: u32 = 1;
+
+/// What the host keeps of its work.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Ledger {
+    /// [`LEDGER_VERSION`].
+    pub version: u32,
+    /// The last confirmed declaration, none before the first.
+    pub confirmed: Option<Confirmed>,
+    /// A record for each resource that the host has.
+    pub records: BTreeMap<ResourceName, Record>,
+    /// What nothing declares and could not be removed yet, by target.
+    pub orphans: BTreeMap<TargetPath, Record>,
+    /// What stands at a target and is not the host's (HR-8): the first original.
+    pub held: BTreeMap<ResourceName, Held>,
+    /// Folders that the host made on the way to a target; removed when they are empty again.
+    pub made: BTreeSet<TargetPath>,
+    /// The effective policy in use, none before the first.
+    pub policy: Option<PolicyRecord>,
+}
+
+impl Default for Ledger {
+    fn default() -> Self {
+        Self {
+            version: LEDGER_VERSION,
+            confirmed: None,
+            records: BTreeMap::new(),
+            orphans: BTreeMap::new(),
+            held: BTreeMap::new(),
+            made: BTreeSet::new(),
+            policy: None,
+        }
+    }
+}
+
+impl Ledger {
+    /// A resource is as its record says. Whatever else was recorded at its target is handed over to it (HR-16); its
+    /// own former target, when it moved, is an orphan (HR-6).
+    pub fn take_over(&mut self, record: Record) {
+        if let Some(target) = &record.target {
+            self.records
+                .retain(|name, other| *name == record.name || other.target.as_ref() != Some(target));
+            self.orphans.remove(target);
+        }
+        self.held.remove(&record.name);
+        let former = self.records.insert(record.name.clone(), record.clone());
+        if let Some(former) = former
+            && former.target != record.target
+            && let Some(target) = former.target.clone()
+        {
+            self.orphans.insert(target, former);
+        }
+    }
+
+    /// What a resource wrote at a target is gone, or no longer the host's.
+    pub fn forget(&mut self, name: &ResourceName, target: Option<&TargetPath>) {
+        if let Some(target) = target {
+            self.orphans.remove(target);
+        }
+        if self
+            .records
+            .get(name)
+            .is_some_and(|record| record.target.as_ref() == target)
+        {
+            self.records.remove(name);
+        }
+    }
+
+    /// What a resource wrote at a target is declared by nobody and still there.
+    pub fn orphan(&mut self, name: &ResourceName, target: &TargetPath) {
+        if self
+            .records
+            .get(name)
+            .is_some_and(|record| record.target.as_ref() == Some(target))
+            && let Some(record) = self.records.remove(name)
+        {
+            self.orphans.insert(target.clone(), record);
+        }
+    }
+}
+
+/// A declaration by number and bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Confirmed {
+    /// Its sequence.
+    pub sequence: u64,
+    /// The digest of its payload.
+    pub digest: Digest,
+}
+
+/// The host's record of a resource.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Record {
+    /// Whose.
+    pub name: ResourceName,
+    /// The kind's word.
+    pub kind: String,
+    /// Where; none for a probe.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub target: Option<TargetPath>,
+    /// The digest of the kind's fields as they were asked for.
+    pub asked: Digest,
+    /// The digest of a file's bytes as they were written.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub content: Option<Digest>,
+    /// What stood at the target before the host first wrote there.
+    pub found: Found,
+}
+
+/// What stood at a target before the host.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Found {
+    /// Nothing: it goes when it is no longer declared.
+    Nothing,
+    /// This: it comes back when the resource is no longer declared.
+    Thing(Thing),
+    /// Nobody knows, as the ledger was lost: nothing is removed on its word (HR-15).
+    Unknown,
+}
+
+/// A thing at a path, whole: content by digest (its bytes are a blob), mode and owner.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Thing {
+    /// A regular file.
+    File {
+        /// The digest of its bytes.
+        content: Digest,
+        /// Its permission bits.
+        mode: u32,
+        /// User number.
+        uid: u32,
+        /// Group number.
+        gid: u32,
+    },
+    /// A folder.
+    Directory {
+        /// Its permission bits.
+        mode: u32,
+        /// User number.
+        uid: u32,
+        /// Group number.
+        gid: u32,
+    },
+    /// A symbolic link.
+    Link {
+        /// What it points at.
+        target: String,
+        /// User number.
+        uid: u32,
+        /// Group number.
+        gid: u32,
+    },
+}
+
+/// A thing that is held (HR-8).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Held {
+    /// Where.
+    pub target: TargetPath,
+    /// The first original; its bytes are a blob of `originals/`.
+    pub original: Thing,
+}
+
+/// The policy in use.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PolicyRecord {
+    /// The epoch that brought the bytes.
+    pub epoch: u64,
+    /// The digest of the policy file's bytes.
+    pub digest: Digest,
+}

@@ -1,0 +1,119 @@
+//! `meshplan check`: everything that is wrong with a tree, before anything is signed (FR-1).
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context as _;
+use clap::Args as ClapArgs;
+use meshplan_schemas::finding::Finding;
+use serde_json::json;
+
+use super::exit::Exit;
+use crate::edge::worktree;
+use crate::pure::compose::{Composed, TreeError, compose_tree};
+use crate::pure::source_tree::SourceTree;
+
+/// Checks a fleet's repository and says everything that is wrong with it.
+#[derive(Debug, Clone, ClapArgs)]
+pub struct Args {
+    /// The folder to check; with --commit the repository.
+    #[arg(default_value = ".")]
+    pub dir: PathBuf,
+    /// Check a commit, by any name that git knows, instead of the files of the folder.
+    #[arg(long, value_name = "COMMIT")]
+    pub commit: Option<String>,
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
+    /// Print colours.
+    #[arg(long)]
+    pub color: bool,
+}
+
+/// Runs the command. [`Exit::No`] when the tree may not be signed.
+///
+/// # Errors
+/// The folder or commit cannot be read, or nothing can be written to `out`.
+pub fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<Exit> {
+    let (tree, of_paths) = read(&args.dir, args.commit.as_deref())?;
+    let composed = compose_with(&tree, of_paths);
+    let (findings, composed) = match composed {
+        Ok(composed) => (composed.warnings.clone(), Some(composed)),
+        Err(TreeError::Findings(findings)) => (findings, None),
+        Err(TreeError::NoFleet(reason)) => {
+            let help = "`meshplan init DIR` makes a fleet's repository";
+            (vec![Finding::of_file("", reason).help(help)], None)
+        }
+    };
+    let errors = findings.iter().filter(|f| f.is_error()).count();
+    if args.json {
+        let summary = json!({
+            "ok": errors == 0,
+            "findings": findings,
+            "composed": composed.as_ref().map(|c| json!({
+                "fleet": c.fleet.fleet, "nodes": c.nodes.len(), "modules": c.sources.len(), "plans": c.plans.len(),
+            })),
+        });
+        writeln!(out, "{}", serde_json::to_string_pretty(&summary)?)?;
+    } else {
+        for finding in &findings {
+            writeln!(out, "{}\n", finding.render(args.color))?;
+        }
+        let warnings = counted(findings.len() - errors, "warning");
+        match &composed {
+            Some(c) => writeln!(out, "ok: {}; {warnings}", summary(c))?,
+            None => writeln!(out, "refused: {}, {warnings}", counted(errors, "error"))?,
+        }
+    }
+    Ok(if errors == 0 { Exit::Done } else { Exit::No })
+}
+
+/// Reads a folder, or a commit of the repository there.
+///
+/// # Errors
+/// It cannot be read.
+pub fn read(dir: &Path, commit: Option<&str>) -> anyhow::Result<(SourceTree, Vec<Finding>)> {
+    let read = match commit {
+        Some(commit) => worktree::read_commit(dir, commit),
+        None => worktree::read_folder(dir),
+    };
+    read.with_context(|| format!("nothing to check at {}", dir.display()))
+}
+
+/// Composes a tree whose paths gave these findings already.
+///
+/// # Errors
+/// As [`compose_tree`], with those findings among them.
+pub fn compose_with(tree: &SourceTree, of_paths: Vec<Finding>) -> Result<Composed, TreeError> {
+    match compose_tree(tree, None, None) {
+        Ok(composed) if of_paths.iter().any(Finding::is_error) => {
+            let mut findings = of_paths;
+            findings.extend(composed.warnings);
+            findings.sort();
+            Err(TreeError::Findings(findings))
+        }
+        Err(TreeError::Findings(mut findings)) => {
+            findings.extend(of_paths);
+            findings.sort();
+            Err(TreeError::Findings(findings))
+        }
+        other => other,
+    }
+}
+
+fn summary(composed: &Composed) -> String {
+    format!(
+        "the fleet {} composes: {}, {}, {}",
+        composed.fleet.fleet,
+        counted(composed.nodes.len(), "node"),
+        counted(composed.sources.len(), "module"),
+        counted(composed.plans.len(), "plan"),
+    )
+}
+
+fn counted(count: usize, what: &str) -> String {
+    match count {
+        1 => format!("1 {what}"),
+        _ => format!("{count} {what}s"),
+    }
+}

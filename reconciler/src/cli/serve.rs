@@ -1,0 +1,232 @@
+//! `meshplan serve`: the daemon, put together.
+
+use std::path::Path;
+use std::sync::atomic::AtomicU32;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use anyhow::Context as _;
+use meshplan_schemas::envelope::Signer as _;
+use meshplan_schemas::fleet_list::{Author, Reconciler};
+use tokio_util::sync::CancellationToken;
+use zeroize::Zeroizing;
+
+use super::client::SOCKET;
+use super::exit::Exit;
+use crate::config::Config;
+use crate::edge::activation::{self, Waker};
+use crate::edge::admission::{ADMISSION, Admissions};
+use crate::edge::clock::Clock;
+use crate::edge::desk::StoreDesk;
+use crate::edge::git_transport::Credentials;
+use crate::edge::health::Health;
+use crate::edge::http;
+use crate::edge::key_file::{KeyBundle, Passphrase};
+use crate::edge::mesh::Mesh;
+use crate::edge::mirror::{Mirror, Remote};
+use crate::edge::note_keeper::Keeper;
+use crate::edge::operator::Counter;
+use crate::edge::outbox::Outbox;
+use crate::edge::repository::Repository;
+use crate::edge::signer;
+use crate::edge::store::Store;
+use crate::edge::store::journal::NOTES;
+use crate::edge::store::reports::ReportWriter;
+use crate::edge::webhook::Hooks;
+use crate::pass::{Engine, Signers};
+use crate::pure::decide::{Contents, Settings};
+
+/// The era of all orders until the offline roots raise it (SG-11).
+const ERA: u64 = 0;
+/// Note pushes are batched within this time (DL-10).
+const NOTES_GATHER: Duration = Duration::from_millis(300);
+/// How long a plan of ours to restart may take, in seconds, as hosts are told (EP-2).
+const RESTART_SECS: u32 = 30;
+
+/// Runs until SIGINT or SIGTERM.
+///
+/// # Errors
+/// Something that the service cannot start without; the text says what to do.
+pub async fn run(path: &Path) -> anyhow::Result<Exit> {
+    signer::harden().context("cannot turn core dumps off")?;
+    let config = Config::read(path)?;
+    let stop = CancellationToken::new();
+    tokio::spawn(on_signal(stop.clone()));
+    serve(&config, stop).await?;
+    Ok(Exit::Done)
+}
+
+async fn on_signal(stop: CancellationToken) {
+    use tokio::signal::unix::{SignalKind, signal};
+    let (Ok(mut term), Ok(mut int)) = (signal(SignalKind::terminate()), signal(SignalKind::interrupt()))
+    else {
+        return;
+    };
+    tokio::select! { _ = term.recv() => {}, _ = int.recv() => {} }
+    stop.cancel();
+}
+
+/// Puts the service together and runs it until `stop`.
+///
+/// # Errors
+/// As [`run`].
+pub async fn serve(config: &Config, stop: CancellationToken) -> anyhow::Result<()> {
+    let clock = Clock::system();
+    std::fs::create_dir_all(&config.state_dir)
+        .with_context(|| format!("cannot make the state folder {}", config.state_dir.display()))?;
+    let passphrase = Passphrase::find(config.keys.passphrase_file.as_deref(), |name| {
+        std::env::var_os(name)
+    })?;
+    let keys = KeyBundle::open(&config.keys.file, &passphrase)?;
+    let store = Store::open(&config.state_dir.join("meshplan.db"), clock).await?;
+    let waker = Waker::default();
+    let notes_waker = Waker::default();
+    let health = Arc::new(Health::default());
+    let (reports, report_task) = ReportWriter::start(store.clone(), waker.clone());
+
+    let credentials = credentials(config.forge.credentials_file.as_deref())?;
+    let remote = Remote {
+        url: config.forge.url.clone(),
+        branch: config.branch.clone(),
+        credentials,
+    };
+    let mirror_path = config.state_dir.join("mirror");
+    let mirror = tokio::task::spawn_blocking(move || Mirror::open(&mirror_path, remote)).await??;
+    let mirror = Arc::new(Mutex::new(mirror));
+
+    let admissions = Admissions::new(
+        config,
+        &keys.public(),
+        Arc::clone(&mirror),
+        Arc::clone(&health),
+        notes_waker.clone(),
+        clock,
+    );
+    let desk = Arc::new(StoreDesk {
+        store: store.clone(),
+        reports,
+        fleet: config.fleet.clone(),
+        health: Arc::clone(&health),
+        waker: waker.clone(),
+        admissions: admissions.clone(),
+        heartbeat: AtomicU32::new(30),
+    });
+    let mesh = Mesh::new(desk, vec![keys.link().clone()], config.fleet.clone());
+    let repository = Repository::new(
+        Arc::clone(&mirror),
+        &config.forge.repo,
+        &config.branch,
+        &config.fleet,
+        config.forge.poll_secs,
+        notes_waker.clone(),
+    );
+    let mut engine = Engine {
+        store: store.clone(),
+        repository,
+        mesh: mesh.clone(),
+        settings: settings(config, &keys),
+        signers: Signers {
+            author: Box::new(keys.author()),
+            timestamp: Box::new(keys.timestamp()),
+        },
+        clock,
+        serving_since: clock.now(),
+        health: Arc::clone(&health),
+        contents: Contents::default(),
+    };
+    let counter = Counter {
+        store: store.clone(),
+        health: Arc::clone(&health),
+        mesh: mesh.clone(),
+        admissions,
+        waker: waker.clone(),
+        clock,
+        fleet: config.fleet.to_string(),
+        branch: config.branch.clone(),
+    };
+
+    // All doors open before anything is promised: a port that is taken ends the start, nothing half-running.
+    let listener = http::listen(config.listen).await?;
+    let socket = http::open_socket(&config.state_dir.join(SOCKET))?;
+    let hooks = Hooks::new(&config.forge, &config.branch, store.clone(), waker.clone())?;
+    tracing::info!(listen = %config.listen, fleet = %config.fleet, "serving");
+
+    let keeper = Keeper {
+        store: store.clone(),
+        mirror: Arc::clone(&mirror),
+        health: Arc::clone(&health),
+        clock,
+        signer: Arc::new(keys.author()),
+    };
+    let outbox = Outbox::new(store.clone(), notes_waker, clock, NOTES_GATHER)
+        .carrier(NOTES, keeper.carrier())
+        .carrier(ADMISSION, counter.admissions.carrier(waker.clone()));
+    let doors = stop.child_token();
+    let tcp = tokio::spawn(http::serve_tcp(
+        listener,
+        hooks.router(),
+        mesh.router(),
+        counter.clone(),
+        doors.clone(),
+    ));
+    let unix = tokio::spawn(http::serve_socket(socket, counter, doors.clone()));
+    let outbox_stop = stop.clone();
+    let outbox = tokio::spawn(async move { outbox.run(&outbox_stop).await });
+
+    let poll = Duration::from_secs(u64::from(config.forge.poll_secs.max(1)));
+    let engine_cell = tokio::sync::Mutex::new(&mut engine);
+    activation::drive(&waker, poll, clock, &stop, || async {
+        engine_cell.lock().await.pass().await
+    })
+    .await;
+
+    tracing::info!("stopping");
+    mesh.restarting(RESTART_SECS);
+    mesh.close();
+    doors.cancel();
+    // Doors close by themselves once the last answer is out; a reader that hangs is not waited for.
+    let drained = async { tokio::join!(tcp, unix, outbox) };
+    if tokio::time::timeout(Duration::from_secs(5), drained)
+        .await
+        .is_err()
+    {
+        tracing::warn!("something did not end in time and is dropped");
+    }
+    drop((mesh, report_task));
+    store.close().await;
+    Ok(())
+}
+
+/// The forge's credentials, where the configuration names a file.
+fn credentials(file: Option<&Path>) -> anyhow::Result<Option<Credentials>> {
+    let Some(file) = file else { return Ok(None) };
+    let text = Zeroizing::new(
+        std::fs::read_to_string(file)
+            .with_context(|| format!("cannot read forge.credentials_file {}", file.display()))?,
+    );
+    let credentials = Credentials::parse(&text)
+        .with_context(|| format!("{} is empty: it holds `user:password` or a token", file.display()))?;
+    Ok(Some(credentials))
+}
+
+fn settings(config: &Config, keys: &KeyBundle) -> Settings {
+    let public = keys.public();
+    Settings {
+        fleet: config.fleet.clone(),
+        repo: config.forge.repo.clone(),
+        branch: config.branch.clone(),
+        era: ERA,
+        author: keys.author().key_id(),
+        reconcilers: vec![Reconciler {
+            id: "reconciler".to_owned(),
+            addresses: config.addresses.clone(),
+            key: public.link,
+            next_key: None,
+            valid_to: 0,
+        }],
+        timestamp_keys: vec![Author {
+            id: keys.timestamp().key_id(),
+            key: public.timestamp,
+        }],
+    }
+}

@@ -1,0 +1,314 @@
+//! The fleet repo as the pass sees it: looks when it is due, reads and composes trees, writes notes.
+//!
+//! The mirror is used on blocking threads, one at a time; composed trees are kept while a delivery needs them.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use jiff::{SignedDuration, Timestamp};
+use meshplan_schemas::finding::Finding;
+use meshplan_schemas::ident::{CommitId, FleetName};
+
+use super::activation::Waker;
+use super::health::Health;
+use super::mirror::{self, FetchError, Mirror, MirrorError};
+use super::store::act::Cursor;
+use super::store::{Store, StoreError};
+use crate::pure::compose::{TreeError, compose_tree};
+use crate::pure::decide::{NewCommit, Tree};
+use crate::pure::source_tree::{EntryKind, SourceTree, shown_path};
+
+/// After a look that failed the next one comes after so many seconds, or the poll interval when that is less.
+const RETRY_SECS: i64 = 5;
+
+/// What a look brought.
+#[derive(Debug, Default)]
+pub struct News {
+    /// The repository was looked at, and answered.
+    pub looked: bool,
+    /// New commits, oldest first.
+    pub commits: Vec<NewCommit>,
+    /// Where the branch is read to, once the commits are stored.
+    pub cursor: Option<Cursor>,
+}
+
+impl News {
+    /// Whether nothing is to be stored of it.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.commits.is_empty() && self.cursor.is_none()
+    }
+}
+
+/// The fleet repo.
+pub struct Repository {
+    mirror: Arc<Mutex<Mirror>>,
+    name: String,
+    branch: String,
+    fleet: FleetName,
+    poll: SignedDuration,
+    next_look: Option<Timestamp>,
+    trees: BTreeMap<CommitId, Tree>,
+    notes: Waker,
+}
+
+impl std::fmt::Debug for Repository {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Repository({} {})", self.name, self.branch)
+    }
+}
+
+/// What was fetched and how it came about.
+enum Looked {
+    Branch { head: CommitId, commits: Vec<NewCommit> },
+    Gone,
+}
+
+/// Why a look brought nothing.
+#[derive(Debug, thiserror::Error)]
+enum LookError {
+    #[error(transparent)]
+    Fetch(#[from] FetchError),
+    #[error(transparent)]
+    Mirror(#[from] MirrorError),
+}
+
+impl Repository {
+    /// The repository behind a mirror. `notes` wakes whoever writes notes.
+    #[must_use]
+    pub fn new(
+        mirror: Arc<Mutex<Mirror>>,
+        name: &str,
+        branch: &str,
+        fleet: &FleetName,
+        poll_secs: u32,
+        notes: Waker,
+    ) -> Self {
+        Self {
+            mirror,
+            name: name.to_owned(),
+            branch: branch.to_owned(),
+            fleet: fleet.clone(),
+            poll: SignedDuration::from_secs(i64::from(poll_secs.max(1))),
+            next_look: None,
+            trees: BTreeMap::new(),
+            notes,
+        }
+    }
+
+    /// Looks at the remote when a webhook came, when the poll is due, and at the start.
+    ///
+    /// # Errors
+    /// The store cannot say how far the branch was read. A remote that cannot be reached is no error: it is said in
+    /// `health`, and looked at again.
+    pub async fn look(
+        &mut self,
+        hinted: bool,
+        store: &Store,
+        health: &Health,
+        now: Timestamp,
+    ) -> Result<News, StoreError> {
+        if !hinted && self.next_look.is_some_and(|due| now < due) {
+            return Ok(News::default());
+        }
+        let cursor = store.cursor(&self.name, &self.branch).await?;
+        let mirror = Arc::clone(&self.mirror);
+        let known = cursor.clone();
+        let looked = tokio::task::spawn_blocking(move || {
+            let mut mirror = mirror.lock().unwrap_or_else(PoisonError::into_inner);
+            fetch(&mut mirror, known.as_ref())
+        })
+        .await;
+        let (result, wait) = match looked {
+            Ok(Ok(looked)) => (Some(looked), self.poll),
+            Ok(Err(error)) => {
+                tracing::warn!(error = %error, "the repository could not be looked at");
+                health.set("repository", error.to_string());
+                (None, self.poll.min(SignedDuration::from_secs(RETRY_SECS)))
+            }
+            Err(_) => (None, SignedDuration::from_secs(RETRY_SECS)),
+        };
+        self.next_look = now.checked_add(wait).ok();
+        let Some(mut looked) = result else {
+            return Ok(News::default());
+        };
+        health.clear("repository");
+        if let Looked::Branch { head, commits } = &mut looked {
+            // A branch that was set back stands on a commit that had its delivery: the same one never becomes two.
+            let tip_known = cursor.as_ref() != Some(head) && store.delivery(head).await?.is_some();
+            if tip_known {
+                let sentence = format!(
+                    "the branch {} was set back to {}, which was delivered before: nothing is undone by that; \
+                     revert with a new commit",
+                    self.branch,
+                    head.short()
+                );
+                health.set("rewritten", sentence);
+                commits.clear();
+            } else if !commits.is_empty() {
+                health.clear("rewritten");
+            }
+        }
+        Ok(self.news(looked, cursor, health))
+    }
+
+    fn news(&self, looked: Looked, cursor: Option<CommitId>, health: &Health) -> News {
+        match looked {
+            Looked::Gone => {
+                let sentence = format!(
+                    "the branch {} is gone from {}: the fleet is frozen as it stands, nothing is removed; push the branch again",
+                    self.branch, self.name
+                );
+                health.set("branch", sentence);
+                News {
+                    looked: true,
+                    ..News::default()
+                }
+            }
+            Looked::Branch { head, commits } => {
+                health.clear("branch");
+                let moved = cursor.as_ref() != Some(&head);
+                let cursor = moved.then(|| Cursor {
+                    repo: self.name.clone(),
+                    branch: self.branch.clone(),
+                    commit: head,
+                });
+                News {
+                    looked: true,
+                    commits,
+                    cursor,
+                }
+            }
+        }
+    }
+
+    /// When the remote is looked at next.
+    #[must_use]
+    pub fn next_look(&self) -> Option<Timestamp> {
+        self.next_look
+    }
+
+    /// Blocks wait to be written into notes.
+    pub fn notes_are_due(&self) {
+        self.notes.wake();
+    }
+
+    /// A commit's tree, composed; none when the mirror cannot give it now.
+    pub async fn tree(&mut self, commit: &CommitId, health: &Health) -> Option<Tree> {
+        if let Some(tree) = self.trees.get(commit) {
+            return Some(tree.clone());
+        }
+        let mirror = Arc::clone(&self.mirror);
+        let (wanted, fleet, branch) = (commit.clone(), self.fleet.clone(), self.branch.clone());
+        let read = tokio::task::spawn_blocking(move || {
+            let mut mirror = mirror.lock().unwrap_or_else(PoisonError::into_inner);
+            let entries = mirror.read_tree(&wanted)?;
+            // The commit is an order from here on: no garbage collection may take it.
+            mirror.keep(&wanted)?;
+            drop(mirror);
+            Ok::<_, MirrorError>(composed(entries, &fleet, &branch))
+        })
+        .await;
+        match read {
+            Ok(Ok(tree)) => {
+                health.clear("tree");
+                self.trees.insert(commit.clone(), tree.clone());
+                Some(tree)
+            }
+            Ok(Err(MirrorError::Tree { why, .. })) => Some(Tree::Invalid(why)),
+            Ok(Err(error)) => {
+                tracing::error!(error = %error, commit = commit.short(), "a tree cannot be read");
+                health.set("tree", error.to_string());
+                None
+            }
+            Err(_) => None,
+        }
+    }
+
+    /// Forgets composed trees that no delivery needs.
+    pub fn forget_but<'a>(&mut self, needed: impl Iterator<Item = &'a CommitId>) {
+        let needed: std::collections::BTreeSet<&CommitId> = needed.collect();
+        self.trees.retain(|commit, _| needed.contains(commit));
+    }
+}
+
+fn fetch(mirror: &mut Mirror, known: Option<&CommitId>) -> Result<Looked, LookError> {
+    let Some(head) = mirror.fetch()?.head else {
+        return Ok(Looked::Gone);
+    };
+    if known == Some(&head) {
+        return Ok(Looked::Branch {
+            head,
+            commits: Vec::new(),
+        });
+    }
+    let lineage = mirror.first_parent_since(known, &head)?;
+    let rewritten = lineage.rewritten;
+    // Set back to an older commit, the branch has nothing new: its tip itself is the order then.
+    let list = if lineage.commits.is_empty() {
+        vec![lineage.head]
+    } else {
+        lineage.commits
+    };
+    let last = list.len().saturating_sub(1);
+    let commits = list
+        .into_iter()
+        .enumerate()
+        .map(|(i, c)| NewCommit {
+            commit: c.id,
+            subject: c.subject,
+            author: c.author,
+            rewritten: rewritten && i == last,
+        })
+        .collect();
+    Ok(Looked::Branch { head, commits })
+}
+
+fn composed(entries: Vec<mirror::TreeEntry>, fleet: &FleetName, branch: &str) -> Tree {
+    let mut findings = Vec::new();
+    let entries = entries.into_iter().map(|e| entry(e, &mut findings)).collect();
+    let (tree, of_paths) = SourceTree::from_entries(entries);
+    findings.extend(of_paths);
+    match compose_tree(&tree, Some(fleet), Some(branch)) {
+        Ok(composed) if findings.is_empty() => Tree::Composed(Arc::new(composed)),
+        Ok(_) => Tree::Invalid(said(&findings)),
+        Err(TreeError::NoFleet(why)) => Tree::Gone(why),
+        Err(TreeError::Findings(more)) => {
+            findings.extend(more);
+            findings.sort();
+            Tree::Invalid(said(&findings))
+        }
+    }
+}
+
+/// A mirror's entry as the pure tree takes it. What is too large was not loaded; it is said, and stands as nothing.
+fn entry(entry: mirror::TreeEntry, findings: &mut Vec<Finding>) -> (Vec<u8>, EntryKind, Arc<[u8]>) {
+    let kind = match entry.kind {
+        mirror::EntryKind::Blob { .. } => EntryKind::Blob,
+        mirror::EntryKind::Symlink => EntryKind::Symlink,
+        mirror::EntryKind::Submodule => EntryKind::Submodule,
+    };
+    let bytes = match entry.content {
+        mirror::Content::Bytes(bytes) => bytes,
+        mirror::Content::TooLarge { bytes } => {
+            let message = format!("this file has {bytes} bytes, more than is read of one");
+            findings.push(Finding::of_file(&shown_path(&entry.path), message));
+            Arc::from([])
+        }
+    };
+    (entry.path, kind, bytes)
+}
+
+/// Findings as one sentence for the transition; the first few whole, the rest counted.
+fn said(findings: &[Finding]) -> String {
+    const SHOWN: usize = 5;
+    let errors: Vec<_> = findings.iter().filter(|f| f.is_error()).collect();
+    let mut text: Vec<String> = errors.iter().take(SHOWN).map(ToString::to_string).collect();
+    if errors.len() > SHOWN {
+        text.push(format!(
+            "and {} more; `meshplan check` shows all",
+            errors.len() - SHOWN
+        ));
+    }
+    text.join("; ")
+}

@@ -1,0 +1,267 @@
+//! What a pass decided, stored in one transaction: numbers and bytes before anything is published (SG-8).
+
+use meshplan_schemas::ident::CommitId;
+
+use super::cell::{int, json};
+use super::db::{Tx, args};
+use super::journal::{self, SignedBlock};
+use super::orders::{self, SignedOrder};
+use super::{Store, StoreError, inbox};
+use crate::pure::act::{Act, Order};
+use crate::pure::delivery::{Delivery, Transition};
+use crate::pure::snapshot::{Counters, StandingEpoch};
+
+/// What the signer made of an act's orders and blocks.
+#[derive(Debug, Clone, Default)]
+pub struct Signed {
+    /// The orders, signed.
+    pub orders: Vec<SignedOrder>,
+    /// The blocks, signed, in order.
+    pub blocks: Vec<SignedBlock>,
+    /// The epochs that stand from here on, newest first; empty: as before.
+    pub epochs_standing: Vec<StandingEpoch>,
+}
+
+/// A branch that was read up to a commit.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Cursor {
+    /// The repository, as the configuration names it.
+    pub repo: String,
+    /// The branch.
+    pub branch: String,
+    /// Up to where.
+    pub commit: CommitId,
+}
+
+/// The records of this many newest heads are kept.
+const KEPT_REVISIONS: i64 = 4;
+
+impl Store {
+    /// Stores all that a pass decided, or nothing: deliveries, transitions, signed orders and blocks, content,
+    /// assignments, counters, the branch's cursor, the webhooks that it looked at, and the outbox rows.
+    ///
+    /// # Errors
+    /// [`StoreError::Moved`] when the numbers are not those of `act.counters_before`: decide again.
+    /// [`StoreError::NumberReused`] when a number was used with other bytes. Others as they come; nothing is stored
+    /// in any of these cases.
+    pub async fn commit(
+        &self,
+        act: &Act,
+        signed: &Signed,
+        cursor: Option<&Cursor>,
+        inbox_handled: &[String],
+    ) -> Result<(), StoreError> {
+        let now = self.now().as_microsecond();
+        let mut tx = self.db().begin_write().await?;
+        compare(&counters(&mut tx).await?, &act.counters_before)?;
+        put_contents(&mut tx, act).await?;
+        for delivery in &act.deliveries {
+            put_delivery(&mut tx, delivery).await?;
+        }
+        for transition in &act.transitions {
+            put_transition(&mut tx, transition).await?;
+        }
+        for order in &signed.orders {
+            orders::put(&mut tx, order).await?;
+        }
+        put_leaves(&mut tx, act).await?;
+        put_standing(&mut tx, &signed.epochs_standing).await?;
+        put_state(&mut tx, act).await?;
+        for block in &signed.blocks {
+            journal::put(&mut tx, block, now).await?;
+        }
+        for (id, answer) in &act.answers {
+            const SQL: &str = "UPDATE requests SET answer = $2 WHERE id = $1 AND answer IS NULL";
+            tx.run(SQL, args![id.as_str(), answer.as_str()]).await?;
+        }
+        put_counters(&mut tx, &act.counters).await?;
+        if let Some(cursor) = cursor {
+            inbox::move_cursor(&mut tx, &cursor.repo, &cursor.branch, &cursor.commit).await?;
+        }
+        inbox::handled(&mut tx, inbox_handled, now).await?;
+        fail::fail_point!("store-before-commit");
+        tx.commit().await?;
+        fail::fail_point!("store-after-commit");
+        if !act.answers.is_empty() {
+            self.inner.answered.send_modify(|n| *n += 1);
+        }
+        Ok(())
+    }
+}
+
+/// The counters as they are stored.
+pub(super) async fn counters(tx: &mut Tx) -> Result<Counters, StoreError> {
+    const SQL: &str = "SELECT name, value, digest FROM counters";
+    let rows: Vec<(String, i64, Option<String>)> = tx.rows(SQL, args![]).await?;
+    let mut counters = Counters::default();
+    for (name, value, digest) in rows {
+        let value = super::cell::cell("counters", "value", &name).number(value)?;
+        let place = super::cell::cell("counters", "digest", &name);
+        match name.as_str() {
+            "epoch" => counters.epoch = value,
+            "revision" => counters.revision = value,
+            "sequence" => counters.sequence = value,
+            "order" => counters.order = value,
+            "look" => counters.look = value,
+            "block" => {
+                let digest = digest.ok_or_else(|| place.corrupt("it is missing"))?;
+                counters.block = Some(meshplan_schemas::timestamp::BlockMark {
+                    number: value,
+                    digest: place.parse(&digest)?,
+                });
+            }
+            // a counter of a later page
+            _ => {}
+        }
+    }
+    Ok(counters)
+}
+
+fn numbers(counters: &Counters) -> [(&'static str, u64); 5] {
+    [
+        ("epoch", counters.epoch),
+        ("revision", counters.revision),
+        ("sequence", counters.sequence),
+        ("order", counters.order),
+        ("look", counters.look),
+    ]
+}
+
+fn compare(stored: &Counters, expected: &Counters) -> Result<(), StoreError> {
+    for ((name, stored), (_, expected)) in numbers(stored).into_iter().zip(numbers(expected)) {
+        if stored != expected {
+            return Err(StoreError::Moved {
+                counter: name,
+                stored: stored.to_string(),
+                expected: expected.to_string(),
+            });
+        }
+    }
+    if stored.block != expected.block {
+        let show = |c: &Counters| {
+            c.block
+                .as_ref()
+                .map_or("none".to_owned(), |b| format!("{} {}", b.number, b.digest))
+        };
+        return Err(StoreError::Moved {
+            counter: "block",
+            stored: show(stored),
+            expected: show(expected),
+        });
+    }
+    Ok(())
+}
+
+async fn put_counters(tx: &mut Tx, counters: &Counters) -> Result<(), StoreError> {
+    const SQL: &str = "INSERT INTO counters (name, value, digest) VALUES ($1, $2, $3) \
+        ON CONFLICT (name) DO UPDATE SET value = excluded.value, digest = excluded.digest";
+    for (name, value) in numbers(counters) {
+        tx.run(SQL, args![name, int(value)?, None::<String>]).await?;
+    }
+    if let Some(block) = &counters.block {
+        let args = args!["block", int(block.number)?, Some(block.digest.to_string())];
+        tx.run(SQL, args).await?;
+    }
+    Ok(())
+}
+
+async fn put_contents(tx: &mut Tx, act: &Act) -> Result<(), StoreError> {
+    const SQL: &str = "INSERT INTO contents (digest, body) VALUES ($1, $2) ON CONFLICT DO NOTHING";
+    for (digest, body) in &act.contents {
+        tx.run(SQL, args![digest.to_string(), body.as_slice()]).await?;
+    }
+    Ok(())
+}
+
+async fn put_delivery(tx: &mut Tx, delivery: &Delivery) -> Result<(), StoreError> {
+    const SQL: &str = "INSERT INTO deliveries (commit_id, name, state, order_no, doc) VALUES ($1, $2, $3, $4, $5) \
+        ON CONFLICT (commit_id) DO UPDATE SET state = excluded.state, doc = excluded.doc";
+    let args = args![
+        delivery.commit.as_str(),
+        delivery.name.to_string(),
+        delivery.state.word(),
+        int(delivery.order)?,
+        json(delivery)?,
+    ];
+    tx.run(SQL, args).await?;
+    Ok(())
+}
+
+async fn put_transition(tx: &mut Tx, transition: &Transition) -> Result<(), StoreError> {
+    const SQL: &str = "INSERT INTO transitions (commit_id, seq, doc) VALUES ($1, $2, $3)";
+    let args = args![
+        transition.commit.as_str(),
+        i64::from(transition.seq),
+        json(transition)?
+    ];
+    tx.run(SQL, args).await?;
+    Ok(())
+}
+
+async fn put_leaves(tx: &mut Tx, act: &Act) -> Result<(), StoreError> {
+    const INSERT: &str = "INSERT INTO leaves (revision, place, node, transport_key, next_transport_key, leaf) \
+        VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT DO NOTHING";
+    const TRIM: &str = "DELETE FROM leaves WHERE revision <= $1";
+    for order in &act.orders {
+        let Order::Head { head, leaves } = order else {
+            continue;
+        };
+        let revision = int(head.revision)?;
+        for (place, leaf) in (0_i64..).zip(leaves) {
+            let text = String::from_utf8(leaf.bytes()?)
+                .map_err(|_| StoreError::Json(serde::ser::Error::custom("canonical bytes are not UTF-8")))?;
+            let args = args![
+                revision,
+                place,
+                leaf.id.to_string(),
+                leaf.transport_key.to_string(),
+                leaf.next_transport_key.as_ref().map(ToString::to_string),
+                text,
+            ];
+            tx.run(INSERT, args).await?;
+        }
+        tx.run(TRIM, args![revision - KEPT_REVISIONS]).await?;
+    }
+    Ok(())
+}
+
+async fn put_standing(tx: &mut Tx, standing: &[StandingEpoch]) -> Result<(), StoreError> {
+    const INSERT: &str = "INSERT INTO standing_epochs (epoch, doc) VALUES ($1, $2)";
+    if standing.is_empty() {
+        return Ok(());
+    }
+    tx.run("DELETE FROM standing_epochs", args![]).await?;
+    for epoch in standing {
+        tx.run(INSERT, args![int(epoch.epoch)?, json(epoch)?]).await?;
+    }
+    Ok(())
+}
+
+async fn put_state(tx: &mut Tx, act: &Act) -> Result<(), StoreError> {
+    const ASSIGN: &str = "INSERT INTO assignments (node, scope, doc) VALUES ($1, $2, $3) \
+        ON CONFLICT (node, scope) DO UPDATE SET doc = excluded.doc";
+    const UNASSIGN: &str = "DELETE FROM assignments WHERE node = $1 AND scope = $2";
+    const ACCEPT: &str = "INSERT INTO accepted (scope, doc) VALUES ($1, $2) \
+        ON CONFLICT (scope) DO UPDATE SET doc = excluded.doc";
+    const BAD: &str = "INSERT INTO known_bad (scope, digest, doc) VALUES ($1, $2, $3) \
+        ON CONFLICT (scope, digest) DO UPDATE SET doc = excluded.doc";
+    const LIFT: &str = "DELETE FROM known_bad WHERE scope = $1 AND digest = $2";
+    for ((node, scope), assignment) in &act.assignments {
+        let (node, scope) = (node.to_string(), scope.to_string());
+        match assignment {
+            Some(assignment) => tx.run(ASSIGN, args![node, scope, json(assignment)?]).await?,
+            None => tx.run(UNASSIGN, args![node, scope]).await?,
+        };
+    }
+    for (scope, content) in &act.accepted {
+        tx.run(ACCEPT, args![scope.to_string(), json(content)?]).await?;
+    }
+    for ((scope, digest), bad) in &act.known_bad {
+        let (scope, digest) = (scope.to_string(), digest.to_string());
+        match bad {
+            Some(bad) => tx.run(BAD, args![scope, digest, json(bad)?]).await?,
+            None => tx.run(LIFT, args![scope, digest]).await?,
+        };
+    }
+    Ok(())
+}

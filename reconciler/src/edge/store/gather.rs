@@ -1,0 +1,168 @@
+//! What a pass may know, read at one moment: the snapshot.
+
+use std::collections::BTreeMap;
+
+use meshplan_schemas::envelope::Envelope;
+use meshplan_schemas::fleet_list::FleetHead;
+use meshplan_schemas::ident::{CommitId, NodeId};
+
+use super::cell::cell;
+use super::db::{Tx, args};
+use super::{Store, StoreError, act};
+use crate::pure::delivery::Delivery;
+use crate::pure::snapshot::{HeadRef, NodeState, Snapshot};
+
+/// The lease's term until there is a lease (LK-6).
+const TERM: u64 = 1;
+
+impl Store {
+    /// Everything that a pass may know, as of one moment; `connected` is false everywhere: the caller knows sessions.
+    ///
+    /// Beside the deliveries that are not final and the newest final one it holds those that open requests speak of.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub async fn snapshot(&self) -> Result<Snapshot, StoreError> {
+        let mut tx = self.db().begin_read().await?;
+        let mut snapshot = Snapshot {
+            counters: act::counters(&mut tx).await?,
+            term: TERM,
+            head: head(&mut tx).await?,
+            nodes: nodes(&mut tx).await?,
+            ..Snapshot::default()
+        };
+        deliveries(&mut tx, &mut snapshot).await?;
+        state(&mut tx, &mut snapshot).await?;
+        tx.commit().await?;
+        Ok(snapshot)
+    }
+
+    /// A content by its digest.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub async fn content(
+        &self,
+        digest: meshplan_schemas::digest::Digest,
+    ) -> Result<Option<Vec<u8>>, StoreError> {
+        const SQL: &str = "SELECT body FROM contents WHERE digest = $1";
+        let row: Option<(Vec<u8>,)> = self.db().row(SQL, args![digest.to_string()]).await?;
+        Ok(row.map(|(body,)| body))
+    }
+}
+
+async fn head(tx: &mut Tx) -> Result<Option<HeadRef>, StoreError> {
+    const SQL: &str = "SELECT number, digest, envelope FROM orders WHERE kind = 'fleet-list' AND node = '' \
+        ORDER BY number DESC LIMIT 1";
+    let row: Option<(i64, String, String)> = tx.row(SQL, args![]).await?;
+    let Some((number, digest, envelope)) = row else {
+        return Ok(None);
+    };
+    let place = cell("orders", "envelope", &number);
+    let envelope = Envelope::read(envelope.as_bytes()).map_err(|e| place.corrupt(e))?;
+    let head: FleetHead = serde_json::from_slice(&envelope.payload).map_err(|e| place.corrupt(e))?;
+    Ok(Some(HeadRef {
+        revision: head.revision,
+        digest: cell("orders", "digest", &number).parse(&digest)?,
+        oldest_accepted: head.oldest_accepted,
+    }))
+}
+
+/// What is heard of each node.
+pub(super) async fn nodes(tx: &mut Tx) -> Result<BTreeMap<NodeId, NodeState>, StoreError> {
+    const SQL: &str = "SELECT node, report, heard_at, look, look_at FROM nodes";
+    let rows: Vec<NodeRow> = tx.rows(SQL, args![]).await?;
+    rows.into_iter().map(node).collect()
+}
+
+type NodeRow = (String, String, i64, Option<String>, Option<i64>);
+
+fn node((node, report, heard_at, look, look_at): NodeRow) -> Result<(NodeId, NodeState), StoreError> {
+    let state = NodeState {
+        connected: false,
+        heard_at: Some(cell("nodes", "heard_at", &node).time(heard_at)?),
+        report: Some(cell("nodes", "report", &node).json(&report)?),
+        look: look
+            .map(|look| cell("nodes", "look", &node).json(&look))
+            .transpose()?,
+        look_at: look_at
+            .map(|at| cell("nodes", "look_at", &node).time(at))
+            .transpose()?,
+    };
+    Ok((cell("nodes", "node", &node).parse(&node)?, state))
+}
+
+async fn deliveries(tx: &mut Tx, snapshot: &mut Snapshot) -> Result<(), StoreError> {
+    const OPEN: &str = "SELECT commit_id, doc FROM deliveries \
+        WHERE state IN ('proposed', 'held', 'delivering', 'rolling-back')";
+    const NEWEST_FINAL: &str = "SELECT commit_id, doc FROM deliveries \
+        WHERE state NOT IN ('proposed', 'held', 'delivering', 'rolling-back') ORDER BY order_no DESC LIMIT 1";
+    const ONE: &str = "SELECT commit_id, doc FROM deliveries WHERE commit_id = $1";
+    const REQUESTS: &str = "SELECT id, doc FROM requests WHERE answer IS NULL ORDER BY asked_at, id";
+
+    let asked: Vec<(String, String)> = tx.rows(REQUESTS, args![]).await?;
+    for (id, doc) in &asked {
+        snapshot.requests.push(cell("requests", "doc", id).json(doc)?);
+    }
+    let mut rows: Vec<(String, String)> = tx.rows(OPEN, args![]).await?;
+    rows.extend(tx.row::<(String, String)>(NEWEST_FINAL, args![]).await?);
+    for request in &snapshot.requests {
+        rows.extend(
+            tx.row::<(String, String)>(ONE, args![request.commit.as_str()])
+                .await?,
+        );
+    }
+    for (commit, doc) in rows {
+        let delivery: Delivery = cell("deliveries", "doc", &commit).json(&doc)?;
+        let commit: CommitId = cell("deliveries", "commit_id", &commit).parse(&commit)?;
+        snapshot.deliveries.insert(commit, delivery);
+    }
+    Ok(())
+}
+
+async fn state(tx: &mut Tx, snapshot: &mut Snapshot) -> Result<(), StoreError> {
+    let rows: Vec<(String, String)> = tx.rows("SELECT scope, doc FROM accepted", args![]).await?;
+    for (scope, doc) in rows {
+        let content = cell("accepted", "doc", &scope).json(&doc)?;
+        snapshot
+            .accepted
+            .insert(cell("accepted", "scope", &scope).parse(&scope)?, content);
+    }
+
+    let rows: Vec<(String, String, String)> = tx
+        .rows("SELECT node, scope, doc FROM assignments", args![])
+        .await?;
+    for (node, scope, doc) in rows {
+        let assignment = cell("assignments", "doc", &node).json(&doc)?;
+        let key = (
+            cell("assignments", "node", &node).parse(&node)?,
+            cell("assignments", "scope", &node).parse(&scope)?,
+        );
+        snapshot.assignments.insert(key, assignment);
+    }
+
+    let rows: Vec<(i64, String)> = tx
+        .rows(
+            "SELECT epoch, doc FROM standing_epochs ORDER BY epoch DESC",
+            args![],
+        )
+        .await?;
+    for (epoch, doc) in rows {
+        snapshot
+            .epochs
+            .push(cell("standing_epochs", "doc", &epoch).json(&doc)?);
+    }
+
+    let rows: Vec<(String, String, String)> = tx
+        .rows("SELECT scope, digest, doc FROM known_bad", args![])
+        .await?;
+    for (scope, digest, doc) in rows {
+        let bad = cell("known_bad", "doc", &digest).json(&doc)?;
+        let key = (
+            cell("known_bad", "scope", &digest).parse(&scope)?,
+            cell("known_bad", "digest", &digest).parse(&digest)?,
+        );
+        snapshot.known_bad.insert(key, bad);
+    }
+    Ok(())
+}

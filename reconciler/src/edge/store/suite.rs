@@ -1,0 +1,70 @@
+//! The suite of the store: every function of it, against each back end.
+//!
+//! A test is an `async fn` over a fresh [`Store`]; [`suite!`] runs them all for one way of making one. A second back
+//! end is a second line at the end of this file.
+
+mod act;
+mod fixtures;
+mod reading;
+mod reports;
+mod sqlite;
+
+use tempfile::TempDir;
+
+use super::Store;
+use crate::edge::clock::Clock;
+
+/// A fresh store, and what must live as long as it.
+pub(super) struct Fresh {
+    pub(super) store: Store,
+    pub(super) folder: TempDir,
+}
+
+async fn fresh_sqlite() -> Fresh {
+    let folder = TempDir::new().unwrap();
+    let store = Store::open(&folder.path().join("state/meshplan.db"), Clock::default())
+        .await
+        .unwrap();
+    Fresh { store, folder }
+}
+
+macro_rules! suite {
+    ($backend:ident, $fresh:path, { $($room:ident: $($test:ident)*;)* }) => {
+        mod $backend {
+            $(mod $room {
+                $(#[tokio::test]
+                async fn $test() {
+                    $crate::edge::store::suite::$room::$test($fresh().await).await;
+                })*
+            })*
+        }
+    };
+}
+
+suite!(on_sqlite, crate::edge::store::suite::fresh_sqlite, {
+    act:
+        what_a_pass_stored_is_what_the_next_one_sees
+        an_act_that_was_decided_on_old_numbers_stores_nothing
+        a_number_is_never_used_twice_with_other_bytes
+        a_block_and_its_queued_note_are_one_transaction
+        a_pass_that_is_dropped_half_way_leaves_all_or_nothing
+        an_answer_wakes_who_waits_for_it
+        what_is_lifted_or_taken_away_is_gone;
+    reading:
+        a_session_finds_heads_leaves_and_declarations_as_they_were_signed
+        a_key_of_a_record_that_left_the_list_opens_nothing
+        the_records_of_the_newest_heads_are_kept
+        a_timestamp_only_goes_forward
+        a_delivery_goes_by_its_id_its_first_digits_and_its_name
+        a_request_about_a_final_delivery_brings_it_into_the_snapshot
+        an_invitation_is_used_once_and_by_the_same_one_again
+        a_webhook_is_stored_once_and_open_until_a_pass_has_looked
+        an_outbox_row_is_done_once_and_failed_once_for_each_attempt
+        what_is_remembered_under_a_name_comes_back;
+    reports:
+        an_older_report_never_replaces_a_newer_one
+        the_newest_look_stays_beside_newer_reports
+        the_same_report_again_is_a_duplicate_and_other_bytes_a_conflict
+        two_hundred_reports_are_kept_of_each_node
+        no_report_of_a_burst_is_lost_while_passes_read_and_write;
+});

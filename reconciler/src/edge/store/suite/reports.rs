@@ -1,0 +1,169 @@
+//! Reports: order, repetition, and a burst beside everything else.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use meshplan_schemas::report::Cause;
+
+use super::Fresh;
+use super::fixtures::*;
+use crate::edge::activation::Waker;
+use crate::edge::store::StoreError;
+use crate::edge::store::act::Signed;
+use crate::edge::store::reports::{ReportWriter, Taken};
+
+async fn take(writer: &ReportWriter, of: u128, counter: u64, cause: Cause) -> Taken {
+    let envelope = format!("envelope {of} {counter}");
+    writer
+        .take(node(of), counter, envelope, report(node(of), counter, cause))
+        .await
+        .unwrap()
+}
+
+// holds: HR-11, B49
+pub(super) async fn an_older_report_never_replaces_a_newer_one(fresh: Fresh) {
+    let (writer, _task) = ReportWriter::start(fresh.store.clone(), Waker::default());
+    assert_eq!(take(&writer, 1, 31, Cause::Change).await, Taken::Stored);
+    assert_eq!(take(&writer, 1, 30, Cause::Change).await, Taken::Stored);
+    let seen = fresh.store.snapshot().await.unwrap();
+    let report = seen.nodes[&node(1)].report.as_ref().unwrap();
+    assert_eq!((report.counter, report.instance.as_str()), (31, "instance-31"));
+    assert!(!seen.nodes[&node(1)].connected);
+    assert!(seen.nodes[&node(1)].heard_at.is_some());
+    assert_eq!(take(&writer, 1, 32, Cause::Heartbeat).await, Taken::Stored);
+    let nodes = fresh.store.nodes().await.unwrap();
+    assert_eq!(nodes[0].1.report.as_ref().unwrap().counter, 32);
+    assert_eq!(
+        fresh.store.reports_of(node(1), 2).await.unwrap(),
+        ["envelope 1 32", "envelope 1 31"]
+    );
+}
+
+// holds: DL-5
+pub(super) async fn the_newest_look_stays_beside_newer_reports(fresh: Fresh) {
+    let (writer, _task) = ReportWriter::start(fresh.store.clone(), Waker::default());
+    take(&writer, 1, 1, Cause::Change).await;
+    assert!(
+        fresh.store.snapshot().await.unwrap().nodes[&node(1)]
+            .look
+            .is_none()
+    );
+    take(&writer, 1, 3, Cause::Look(8)).await;
+    take(&writer, 1, 2, Cause::Look(7)).await;
+    take(&writer, 1, 4, Cause::Heartbeat).await;
+    let seen = fresh.store.snapshot().await.unwrap();
+    let state = &seen.nodes[&node(1)];
+    assert_eq!(state.report.as_ref().unwrap().counter, 4);
+    assert_eq!(state.look.as_ref().unwrap().cause, Cause::Look(8));
+    assert!(state.look_at.is_some());
+}
+
+// holds: B49
+pub(super) async fn the_same_report_again_is_a_duplicate_and_other_bytes_a_conflict(fresh: Fresh) {
+    let waker = Waker::default();
+    let (writer, _task) = ReportWriter::start(fresh.store.clone(), waker.clone());
+    assert_eq!(take(&writer, 1, 5, Cause::Change).await, Taken::Stored);
+    tokio::time::timeout(
+        Duration::from_secs(10),
+        waker.wait(None, crate::edge::clock::Clock::default()),
+    )
+    .await
+    .expect("a stored report wakes the pass");
+    assert_eq!(take(&writer, 1, 5, Cause::Change).await, Taken::Duplicate);
+    let other = report(node(1), 5, Cause::Heartbeat);
+    let answer = writer.take(node(1), 5, "forged".into(), other).await.unwrap();
+    assert_eq!(answer, Taken::Conflict);
+    let beyond = report(node(1), u64::MAX, Cause::Change);
+    let answer = writer
+        .take(node(1), u64::MAX, "beyond".into(), beyond)
+        .await
+        .unwrap();
+    assert_eq!(answer, Taken::Conflict);
+    let seen = fresh.store.snapshot().await.unwrap();
+    assert_eq!(seen.nodes[&node(1)].report.as_ref().unwrap().cause, Cause::Change);
+}
+
+pub(super) async fn two_hundred_reports_are_kept_of_each_node(fresh: Fresh) {
+    let (writer, _task) = ReportWriter::start(fresh.store.clone(), Waker::default());
+    let all = (1..=230).map(|counter| take(&writer, 1, counter, Cause::Heartbeat));
+    futures_util::future::join_all(all).await;
+    take(&writer, 2, 1, Cause::Heartbeat).await;
+    assert_eq!(fresh.store.reports_of(node(1), 1000).await.unwrap().len(), 200);
+    assert_eq!(fresh.store.reports_of(node(2), 1000).await.unwrap().len(), 1);
+}
+
+// holds: LK-6, B48
+pub(super) async fn no_report_of_a_burst_is_lost_while_passes_read_and_write(fresh: Fresh) {
+    const REPORTS: u64 = 500;
+    const PASSES: u64 = 40;
+    let store = fresh.store.clone();
+    let (writer, _task) = ReportWriter::start(store.clone(), Waker::default());
+    let burst: Vec<_> = (0..REPORTS)
+        .map(|n| {
+            let writer = writer.clone();
+            tokio::spawn(async move { take(&writer, u128::from(n % 50), n, Cause::Change).await })
+        })
+        .collect();
+    // two planners that read first and write later, and meet
+    let planners: Vec<_> = (0..2)
+        .map(|_| {
+            let store = store.clone();
+            tokio::spawn(async move {
+                let mut done = 0;
+                while done < PASSES {
+                    let seen = store.snapshot().await.unwrap();
+                    let mut after = seen.counters.clone();
+                    after.look += 1;
+                    let number = after.block.as_ref().map_or(1, |b| b.number + 1);
+                    let block = block(number, 1);
+                    after.block = Some(block.mark.clone());
+                    let signed = Signed {
+                        blocks: vec![block],
+                        ..Signed::default()
+                    };
+                    match store
+                        .commit(&act(&seen.counters, &after), &signed, None, &[])
+                        .await
+                    {
+                        Ok(()) => done += 1,
+                        Err(StoreError::Moved { .. }) => {}
+                        Err(error) => panic!("{error}"),
+                    }
+                }
+            })
+        })
+        .collect();
+    let copy = fresh.folder.path().join("copy.db");
+    store.copy_to(&copy).await.unwrap();
+
+    let mut stored = 0;
+    for report in burst {
+        assert_eq!(report.await.unwrap(), Taken::Stored);
+        stored += 1;
+    }
+    for planner in planners {
+        planner.await.unwrap();
+    }
+    assert_eq!(stored, REPORTS);
+    let seen = store.snapshot().await.unwrap();
+    assert_eq!(seen.counters.look, 2 * PASSES);
+    assert_eq!(seen.nodes.len(), 50);
+    let numbers: BTreeSet<_> = store
+        .unwritten_blocks()
+        .await
+        .unwrap()
+        .iter()
+        .map(|b| b.mark.number)
+        .collect();
+    assert_eq!(numbers, (1..=2 * PASSES).collect());
+    assert_eq!(
+        store.outbox_open().await.unwrap().len() as u64,
+        2 * PASSES,
+        "each block has its queued note"
+    );
+    let mut kept = 0;
+    for of in 0..50 {
+        kept += store.reports_of(node(of), 1000).await.unwrap().len() as u64;
+    }
+    assert_eq!(kept, REPORTS);
+}

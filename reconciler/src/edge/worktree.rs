@@ -1,0 +1,127 @@
+//! Reads a folder, or a commit of a repository on this machine, as a tree: for `meshplan check`.
+//!
+//! The folder is read as git would store it: links are entries and never followed, what `.gitignore` hides is read
+//! too, `.git` is not.
+
+use std::fs;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use git2::{ObjectType, Repository, TreeWalkMode, TreeWalkResult};
+use meshplan_schemas::finding::Finding;
+
+use crate::pure::source_tree::{EntryKind, SourceTree};
+
+/// Why a folder or a commit cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub enum WorktreeError {
+    /// A file or folder cannot be read.
+    #[error("cannot read {path}")]
+    Read {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// The repository or the commit in it cannot be read.
+    #[error("cannot read the commit {commit} of the repository at {path}")]
+    Commit {
+        /// Where.
+        path: PathBuf,
+        /// Which.
+        commit: String,
+        /// Why.
+        source: git2::Error,
+    },
+}
+
+type RawEntry = (Vec<u8>, EntryKind, Arc<[u8]>);
+
+/// Reads a folder.
+///
+/// # Errors
+/// [`WorktreeError::Read`].
+pub fn read_folder(folder: &Path) -> Result<(SourceTree, Vec<Finding>), WorktreeError> {
+    let mut entries = Vec::new();
+    let mut open = vec![(folder.to_owned(), Vec::new())];
+    while let Some((path, inside)) = open.pop() {
+        let cannot = |path: &Path| {
+            let path = path.to_owned();
+            move |source| WorktreeError::Read { path, source }
+        };
+        for entry in fs::read_dir(&path).map_err(cannot(&path))? {
+            let entry = entry.map_err(cannot(&path))?;
+            let name = entry.file_name();
+            if inside.is_empty() && name == ".git" {
+                continue;
+            }
+            let mut raw: Vec<u8> = inside.clone();
+            raw.extend_from_slice(name.as_bytes());
+            let path = entry.path();
+            let kind = entry.file_type().map_err(cannot(&path))?;
+            if kind.is_symlink() {
+                let target = fs::read_link(&path).map_err(cannot(&path))?;
+                entries.push((raw, EntryKind::Symlink, Arc::from(target.as_os_str().as_bytes())));
+            } else if kind.is_dir() && path.join(".git").exists() {
+                entries.push((raw, EntryKind::Submodule, Arc::from(&b""[..])));
+            } else if kind.is_dir() {
+                raw.push(b'/');
+                open.push((path, raw));
+            } else if kind.is_file() {
+                let bytes = fs::read(&path).map_err(cannot(&path))?;
+                entries.push((raw, EntryKind::Blob, Arc::from(bytes)));
+            }
+            // Sockets, pipes and devices are nothing that git could store.
+        }
+    }
+    entries.sort_by(|a, b| a.0.cmp(&b.0));
+    Ok(SourceTree::from_entries(entries))
+}
+
+/// Reads a commit of a repository on this machine.
+///
+/// # Errors
+/// [`WorktreeError::Commit`].
+pub fn read_commit(repository: &Path, commit: &str) -> Result<(SourceTree, Vec<Finding>), WorktreeError> {
+    let entries = commit_entries(repository, commit).map_err(|source| WorktreeError::Commit {
+        path: repository.to_owned(),
+        commit: commit.to_owned(),
+        source,
+    })?;
+    Ok(SourceTree::from_entries(entries))
+}
+
+fn commit_entries(repository: &Path, commit: &str) -> Result<Vec<RawEntry>, git2::Error> {
+    let repository = Repository::discover(repository)?;
+    let tree = repository.revparse_single(commit)?.peel_to_tree()?;
+    let mut entries = Vec::new();
+    let mut failed = None;
+    tree.walk(TreeWalkMode::PreOrder, |folder, entry| {
+        let kind = match (entry.kind(), entry.filemode()) {
+            (Some(ObjectType::Commit), _) => EntryKind::Submodule,
+            (Some(ObjectType::Blob), 0o120_000) => EntryKind::Symlink,
+            (Some(ObjectType::Blob), _) => EntryKind::Blob,
+            _ => return TreeWalkResult::Ok,
+        };
+        let mut path = folder.as_bytes().to_vec();
+        path.extend_from_slice(entry.name_bytes());
+        let bytes = match kind {
+            EntryKind::Submodule => Ok(Arc::from(&b""[..])),
+            EntryKind::Blob | EntryKind::Symlink => repository
+                .find_blob(entry.id())
+                .map(|blob| Arc::from(blob.content())),
+        };
+        match bytes {
+            Ok(bytes) => entries.push((path, kind, bytes)),
+            Err(error) => failed = Some(error),
+        }
+        if failed.is_some() {
+            TreeWalkResult::Abort
+        } else {
+            TreeWalkResult::Ok
+        }
+    })
+    .or_else(|error| if failed.is_some() { Ok(()) } else { Err(error) })?;
+    failed.map_or(Ok(entries), Err)
+}

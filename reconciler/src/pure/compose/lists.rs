@@ -1,0 +1,68 @@
+//! The leaves of the fleet list, and the digests of the scopes `list` and `gate` (DL-3).
+
+use meshplan_schemas::digest::Digest;
+use meshplan_schemas::fleet_list::{Leaf, ListSettings};
+use serde_json::json;
+
+use crate::pure::validate::Validated;
+
+/// The records with keys, sorted by uuid.
+pub(super) fn leaves(validated: &Validated) -> Vec<Leaf> {
+    let mut leaves: Vec<Leaf> = (validated.nodes().iter())
+        .filter_map(|record| {
+            let file = &record.file;
+            Some(Leaf {
+                id: file.id.value,
+                name: record.name.clone(),
+                transport_key: file.transport_key.as_ref()?.value,
+                signing_key: file.signing_key.as_ref()?.value,
+                next_transport_key: file.next_transport_key.as_ref().map(|k| k.value),
+                next_signing_key: file.next_signing_key.as_ref().map(|k| k.value),
+                rotations: Vec::new(),
+                address: file.address.as_ref().map(|a| a.value.clone()),
+                lifeline: file.lifeline,
+                valid_to: file.valid_to.0,
+                update_class: file.update_class,
+                pinned: file.pinned.value,
+            })
+        })
+        .collect();
+    leaves.sort_by_key(|leaf| leaf.id);
+    leaves
+}
+
+/// What of fleet.toml stands in the signed list.
+pub(super) fn settings(validated: &Validated) -> ListSettings {
+    let fleet = validated.fleet();
+    ListSettings {
+        left_behind_grace_secs: fleet.config_mgmt.left_behind_grace_secs,
+        lifeline_secs: fleet.rotation.lifeline_secs,
+        require_trusted_clock_for_scheduled_activation: fleet
+            .rotation
+            .require_trusted_clock_for_scheduled_activation,
+    }
+}
+
+/// The digest of all that enters the signed list. Authors and threshold are in it and in the gate: hosts must learn
+/// them, and the plans of before must let them.
+pub(super) fn list_digest(validated: &Validated, leaves: &[Leaf]) -> Result<Digest, serde_json::Error> {
+    Digest::of_value(&json!({
+        "leaves": leaves,
+        "revoked": validated.revoked(),
+        "settings": settings(validated),
+        "authors": validated.fleet().authors,
+        "threshold": validated.fleet().threshold,
+    }))
+}
+
+/// The digest of plans, trust, authors and all else of fleet.toml but what is the list's own or a module's.
+pub(super) fn gate_digest(validated: &Validated) -> Result<Digest, serde_json::Error> {
+    let mut fleet = serde_json::to_value(validated.fleet())?;
+    let of_list = serde_json::to_value(settings(validated))?;
+    for table in ["config_mgmt", "rotation"] {
+        if let Some(table) = fleet.get_mut(table).and_then(|t| t.as_object_mut()) {
+            table.retain(|key, _| of_list.get(key).is_none());
+        }
+    }
+    Digest::of_value(&json!({ "fleet": fleet, "plans": validated.plans() }))
+}

@@ -1,0 +1,200 @@
+//! The act while it is made: numbers are drawn, assignments changed, transitions taken down, each in one place.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use meshplan_schemas::digest::{Digest, canonical};
+use meshplan_schemas::ident::{CommitId, NodeId};
+use meshplan_schemas::lifecycle::delivery::{Code, State};
+
+use super::{DecideError, Known, Tree};
+use crate::pure::act::{Act, Look, UnsignedBlock};
+use crate::pure::compose::Composed;
+use crate::pure::delivery::{Delivery, Transition};
+use crate::pure::note::Block;
+use crate::pure::scope::Scope;
+use crate::pure::snapshot::{Assignment, ContentRef, Counters, StandingEpoch};
+
+/// An act that is being made.
+#[derive(Debug)]
+pub(super) struct Draft<'a> {
+    /// What is known.
+    pub(super) known: &'a Known<'a>,
+    /// What was decided so far.
+    pub(super) act: Act,
+    /// The numbers as drawn so far.
+    pub(super) counters: Counters,
+    /// The deliveries as they stand now.
+    pub(super) deliveries: BTreeMap<CommitId, Delivery>,
+    /// Those that differ from the snapshot.
+    touched: BTreeSet<CommitId>,
+    /// The assignments as they stand now.
+    pub(super) assignments: BTreeMap<(NodeId, Scope), Assignment>,
+    /// The epochs that stand now, newest first.
+    pub(super) epochs: Vec<StandingEpoch>,
+}
+
+impl<'a> Draft<'a> {
+    pub(super) fn new(known: &'a Known<'a>) -> Self {
+        Self {
+            known,
+            act: Act::default(),
+            counters: known.snapshot.counters.clone(),
+            deliveries: known.snapshot.deliveries.clone(),
+            touched: BTreeSet::new(),
+            assignments: known.snapshot.assignments.clone(),
+            epochs: known.snapshot.epochs.clone(),
+        }
+    }
+
+    pub(super) fn now(&self) -> Timestamp {
+        self.known.now
+    }
+
+    /// Takes back a delivery that was taken out of the map to be worked on.
+    pub(super) fn put(&mut self, delivery: Delivery) {
+        if self.known.snapshot.deliveries.get(&delivery.commit) != Some(&delivery) {
+            self.touched.insert(delivery.commit.clone());
+        }
+        self.deliveries.insert(delivery.commit.clone(), delivery);
+    }
+
+    /// The composed tree of a commit, when it composes.
+    pub(super) fn tree(&self, commit: &CommitId) -> Option<Arc<Composed>> {
+        match self.known.trees.get(commit) {
+            Some(Tree::Composed(tree)) => Some(Arc::clone(tree)),
+            _ => None,
+        }
+    }
+
+    /// Moves a delivery, and takes the transition down with its facts.
+    pub(super) fn transit(
+        &mut self,
+        delivery: &mut Delivery,
+        to: State,
+        code: Code,
+        actor: &str,
+        reason: String,
+        facts: Vec<(String, String)>,
+    ) -> Result<(), DecideError> {
+        let mut transition = delivery.transit(self.known.now, to, code, actor, reason)?;
+        transition.facts = facts;
+        self.record(transition);
+        Ok(())
+    }
+
+    pub(super) fn record(&mut self, transition: Transition) {
+        self.act.transitions.push(transition);
+    }
+
+    /// Draws the number of the next order of declarations.
+    pub(super) fn next_sequence(&mut self) -> u64 {
+        self.counters.sequence += 1;
+        self.counters.sequence
+    }
+
+    /// Draws the number of the next epoch.
+    pub(super) fn next_epoch(&mut self) -> u64 {
+        self.counters.epoch += 1;
+        self.counters.epoch
+    }
+
+    /// Asks a node for a report (DL-5); the look's id.
+    pub(super) fn ask(&mut self, node: NodeId) -> u64 {
+        self.counters.look += 1;
+        self.act.looks.push(Look {
+            id: self.counters.look,
+            node,
+        });
+        self.counters.look
+    }
+
+    /// Says when the next pass is due, if nothing wakes it before.
+    pub(super) fn due(&mut self, at: Timestamp) {
+        self.act.next_at = Some(self.act.next_at.map_or(at, |before| before.min(at)));
+    }
+
+    /// Sets what a node shall run of a scope.
+    pub(super) fn assign(&mut self, node: NodeId, scope: &Scope, content: Option<ContentRef>) {
+        let key = (node, scope.clone());
+        let entry = self.assignments.entry(key.clone()).or_default();
+        entry.assigned = content;
+        self.assignment_changed(key);
+    }
+
+    /// What is assigned there is proven now.
+    pub(super) fn prove(&mut self, node: NodeId, scope: &Scope) {
+        let key = (node, scope.clone());
+        let entry = self.assignments.entry(key.clone()).or_default();
+        entry.proven = entry.assigned.clone();
+        self.assignment_changed(key);
+    }
+
+    fn assignment_changed(&mut self, key: (NodeId, Scope)) {
+        let now = self
+            .assignments
+            .get(&key)
+            .cloned()
+            .filter(|a| *a != Assignment::default());
+        if now.is_none() {
+            self.assignments.remove(&key);
+        }
+        self.act.assignments.insert(key, now);
+    }
+
+    /// Keeps content for a roll-back or a later declaration.
+    pub(super) fn keep<T: serde::Serialize>(
+        &mut self,
+        digest: Digest,
+        content: &T,
+    ) -> Result<(), DecideError> {
+        if let std::collections::btree_map::Entry::Vacant(free) = self.act.contents.entry(digest) {
+            free.insert(canonical(content)?);
+        }
+        Ok(())
+    }
+
+    /// Whether machines may be judged silent and gates may open (RO-8).
+    pub(super) fn may_judge(&self, heartbeat_secs: u32) -> bool {
+        self.known.now >= self.calm_until(heartbeat_secs)
+    }
+
+    /// When the first two report intervals of this reconciler are over (RO-8).
+    pub(super) fn calm_until(&self, heartbeat_secs: u32) -> Timestamp {
+        super::after_secs(self.known.serving_since, heartbeat_secs.saturating_mul(2))
+    }
+
+    fn next_block(&self, transition: &Transition) -> UnsignedBlock {
+        let before = self.counters.block.as_ref();
+        let number = before.map_or(1, |mark| mark.number + 1);
+        Block::of_transition(
+            transition,
+            number,
+            before.map(|mark| mark.digest),
+            self.known.snapshot.term,
+        )
+        .unsigned()
+    }
+
+    /// The act, with the journal's blocks for its transitions.
+    pub(super) fn finish(mut self) -> Act {
+        for transition in &self.act.transitions {
+            let block = self.next_block(transition);
+            self.counters.block = Some(block.mark.clone());
+            self.act.blocks.push(block);
+        }
+        for commit in &self.touched {
+            if let Some(delivery) = self.deliveries.get(commit) {
+                self.act.deliveries.push(delivery.clone());
+            }
+        }
+        self.act.deliveries.sort_by_key(|d| d.order);
+        if self.epochs != self.known.snapshot.epochs {
+            self.act.standing = Some(self.epochs);
+        }
+        self.act.counters_before = self.known.snapshot.counters.clone();
+        self.act.counters = self.counters;
+        self.act
+    }
+}

@@ -1,0 +1,152 @@
+//! What a report says of one machine (DL-5, DL-13).
+
+use jiff::Timestamp;
+use meshplan_schemas::lifecycle::epoch::EpochState;
+use meshplan_schemas::report::{Cause, DeclarationState, Health, Outcome, Report};
+
+use crate::pure::delivery::MachineRun;
+
+/// What a report says. "Cannot tell" is not "no".
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Seen {
+    /// It has the content, and its probes pass.
+    Healthy,
+    /// Not healthy now; a later look may see another thing.
+    Unhealthy(String),
+    /// The content did not stay: decided.
+    Broken(String),
+    /// Says nothing about the content.
+    Unknown(String),
+    /// The machine lost the reconciler within the window and went back: says nothing about the content.
+    NoLink(String),
+}
+
+/// The word with which a host begins the reason of a revert that the link caused.
+pub const NO_LINK: &str = "no-link";
+
+/// Judges a report beside what the machine was sent.
+#[must_use]
+pub fn judge(report: &Report, machine: &MachineRun) -> Seen {
+    for part in [
+        declaration(report, machine.sequence),
+        epoch(report, machine.epoch),
+    ] {
+        if part != Seen::Healthy {
+            return part;
+        }
+    }
+    let bad = |outcome| matches!(outcome, Outcome::Failed | Outcome::Refused);
+    if let Some(line) = report.resources.iter().find(|line| bad(line.outcome)) {
+        return Seen::Broken(format!("{} failed: {}", line.name, line.reason));
+    }
+    if let Some(before) = machine.restarts.filter(|before| *before != report.restarts) {
+        return Seen::Unhealthy(format!("restarts went from {before} to {}", report.restarts));
+    }
+    if let Some(probe) = report.probes.iter().find(|p| p.health == Health::Unhealthy) {
+        return Seen::Unhealthy(format!("the probe {} says no: {}", probe.name, probe.reason));
+    }
+    if let Some(probe) = report.probes.iter().find(|p| p.health == Health::Unknown) {
+        return Seen::Unknown(format!("the probe {} cannot tell: {}", probe.name, probe.reason));
+    }
+    Seen::Healthy
+}
+
+/// How the node stands with an order of this sequence; healthy where it was sent none.
+#[must_use]
+pub fn declaration(report: &Report, sequence: u64) -> Seen {
+    if sequence == 0 {
+        return Seen::Healthy;
+    }
+    let refused = report
+        .refused
+        .iter()
+        .find(|r| r.order == "declaration" && r.number == Some(sequence));
+    if let Some(refused) = refused {
+        return Seen::Broken(format!("refused the declaration: {}", refused.reason));
+    }
+    let Some(status) = &report.declaration else {
+        return Seen::Unknown("has no declaration yet".to_owned());
+    };
+    if status.sequence < sequence {
+        return Seen::Unknown(format!("is still at sequence {}", status.sequence));
+    }
+    match status.state {
+        DeclarationState::Confirmed if status.confirmed_sequence >= sequence => Seen::Healthy,
+        DeclarationState::Confirmed => {
+            Seen::Unknown(format!("confirmed sequence {}", status.confirmed_sequence))
+        }
+        DeclarationState::Queued => Seen::Unknown("has queued the declaration".to_owned()),
+        DeclarationState::Applying => Seen::Unknown("is applying".to_owned()),
+        DeclarationState::AwaitingConfirm => Seen::Unknown("awaits its confirm".to_owned()),
+        DeclarationState::Reverted if status.reason.starts_with(NO_LINK) => {
+            Seen::NoLink(format!("went back: {}", status.reason))
+        }
+        DeclarationState::Reverted => Seen::Broken(format!("reverted: {}", status.reason)),
+        DeclarationState::Failed => Seen::Broken(format!("failed: {}", status.reason)),
+        DeclarationState::KnownBad => Seen::Broken(format!("known-bad there: {}", status.reason)),
+    }
+}
+
+/// How the node stands with this epoch; healthy where it was sent none.
+#[must_use]
+pub fn epoch(report: &Report, number: u64) -> Seen {
+    if number == 0 {
+        return Seen::Healthy;
+    }
+    let Some(status) = &report.epoch else {
+        return Seen::Unknown("has no epoch yet".to_owned());
+    };
+    if status.state_epoch < number {
+        return Seen::Unknown(format!("is still at epoch {}", status.state_epoch));
+    }
+    // A status about another epoch never counts for or against this one (EP-1), but that a newer one runs.
+    match status.state {
+        EpochState::Applied => Seen::Healthy,
+        EpochState::Received | EpochState::Staged => Seen::Unknown("has received the epoch".to_owned()),
+        EpochState::AwaitingConfirm => Seen::Unknown("awaits the epoch's confirm".to_owned()),
+        EpochState::LeftBehind => Seen::Unknown("is left behind".to_owned()),
+        EpochState::Reverted if status.reason.starts_with(NO_LINK) => {
+            Seen::NoLink(format!("went back: {}", status.reason))
+        }
+        EpochState::Reverted if status.state_epoch == number => {
+            Seen::Broken(format!("reverted the epoch: {}", status.reason))
+        }
+        EpochState::Rejected if status.state_epoch == number => {
+            Seen::Broken(format!("rejected the epoch: {}", status.reason))
+        }
+        EpochState::Reverted | EpochState::Rejected => {
+            Seen::Unknown(format!("speaks of epoch {}", status.state_epoch))
+        }
+    }
+}
+
+/// Takes an answered look into the machine's count; what was seen, when the look was not judged before.
+///
+/// Only the answer to a look that was asked counts (DL-5): it was made after the order, and each counts once.
+pub fn take(machine: &mut MachineRun, report: &Report, now: Timestamp) -> Option<Seen> {
+    let Cause::Look(id) = report.cause else {
+        return None;
+    };
+    let asked = machine.asked.is_some_and(|(asked, _)| id <= asked);
+    if !asked || id <= machine.judged {
+        return None;
+    }
+    machine.judged = id;
+    let seen = judge(report, machine);
+    machine.unhealthy = matches!(seen, Seen::Unhealthy(_) | Seen::Broken(_));
+    match &seen {
+        Seen::Healthy => {
+            machine.healthy += 1;
+            machine.restarts.get_or_insert(report.restarts);
+            machine.healthy_since.get_or_insert(now);
+            "healthy".clone_into(&mut machine.last);
+        }
+        Seen::Unhealthy(why) | Seen::Broken(why) | Seen::Unknown(why) | Seen::NoLink(why) => {
+            machine.healthy = 0;
+            machine.healthy_since = None;
+            machine.restarts = Some(report.restarts);
+            machine.last.clone_from(why);
+        }
+    }
+    Some(seen)
+}

@@ -1,0 +1,174 @@
+//! What a person's word does (DL-4): each is a transition with its actor, or a refusal that says why.
+
+use jiff::Timestamp;
+use meshplan_schemas::lifecycle::delivery::{Code, State};
+
+use super::DecideError;
+use super::draft::Draft;
+use super::{orders, waiting, walk};
+use crate::pure::delivery::{Delivery, Step, VerdictWord};
+use crate::pure::snapshot::{Request, Verb};
+
+/// Answers every request, oldest first.
+pub(super) fn answer(draft: &mut Draft<'_>) -> Result<(), DecideError> {
+    let requests = draft.known.snapshot.requests.clone();
+    for request in &requests {
+        let answer = match draft.deliveries.get(&request.commit).cloned() {
+            None => "refused: there is no such delivery, or it was archived".to_owned(),
+            Some(mut delivery) => {
+                let answer = obey(draft, &mut delivery, request)?;
+                draft.put(delivery);
+                answer
+            }
+        };
+        draft.act.answers.push((request.id.clone(), answer));
+    }
+    Ok(())
+}
+
+fn obey(draft: &mut Draft<'_>, delivery: &mut Delivery, request: &Request) -> Result<String, DecideError> {
+    let why = if request.why.is_empty() {
+        "said so".to_owned()
+    } else {
+        request.why.clone()
+    };
+    let actor = request.actor.as_str();
+    let state = delivery.state;
+    let refused = |what: &str| {
+        Ok(format!(
+            "refused: {} is {state} ({}), {what}",
+            delivery.name, delivery.code
+        ))
+    };
+    match (request.verb, state) {
+        (Verb::Go, State::Held) if delivery.code == Code::KnownBad => {
+            refused("its content failed before: `go --again` tries it once more")
+        }
+        (Verb::Go, State::Held) if delivery.code == Code::RollBackFailed => {
+            refused("nothing more is switched; merge a commit that mends it")
+        }
+        (Verb::Go | Verb::GoAgain, State::Held) if delivery.has_begun() => {
+            force(delivery, draft.now());
+            draft.transit(delivery, State::Delivering, Code::Go, actor, why, Vec::new())?;
+            Ok(format!("{} goes on", delivery.name))
+        }
+        (Verb::Go | Verb::GoAgain, State::Held) => {
+            delivery.again |= request.verb == Verb::GoAgain;
+            delivery.person_hold = false;
+            if waiting::begin_on_word(draft, delivery, actor, &why)? {
+                Ok(format!("{} is delivering", delivery.name))
+            } else {
+                Ok(format!(
+                    "refused: {} cannot begin: another walk is under way, or its tree cannot be read",
+                    delivery.name
+                ))
+            }
+        }
+        (Verb::Go, _) => refused("only a held delivery waits for a go"),
+        (Verb::GoAgain, State::RolledBack | State::Failed) => {
+            delivery.again = true;
+            delivery.walk = None;
+            draft.transit(delivery, State::Proposed, Code::Again, actor, why, Vec::new())?;
+            Ok(format!("{} is tried once more", delivery.name))
+        }
+        (Verb::GoAgain, _) => {
+            refused("`--again` is for what was rolled back, has failed, or is held as known-bad")
+        }
+        (Verb::Hold, State::Proposed) => {
+            delivery.person_hold = true;
+            draft.transit(delivery, State::Held, Code::PersonHold, actor, why, Vec::new())?;
+            Ok(format!("{} is held", delivery.name))
+        }
+        (Verb::Hold | Verb::Stop, State::Delivering) => {
+            let facts = walk::story(delivery);
+            draft.transit(delivery, State::Held, Code::Stopped, actor, why, facts)?;
+            Ok(format!("{} stands where it is", delivery.name))
+        }
+        (Verb::Hold | Verb::Stop, _) => refused("there is nothing to stop"),
+        (Verb::Withdraw, State::Delivering | State::Held) if delivery.has_begun() => {
+            walk::roll_back(draft, delivery, Code::Withdrawn, actor, why, Vec::new())?;
+            Ok(format!("{} is taken back", delivery.name))
+        }
+        (Verb::Withdraw, State::Proposed | State::Held) => {
+            draft.transit(
+                delivery,
+                State::Withdrawn,
+                Code::Withdrawn,
+                actor,
+                why,
+                Vec::new(),
+            )?;
+            Ok(format!("{} is withdrawn", delivery.name))
+        }
+        (Verb::Withdraw, _) => refused("it cannot be withdrawn any more"),
+        (Verb::Retry, State::Held) if delivery.has_begun() && delivery.code != Code::RollBackFailed => {
+            retry(draft, delivery)?;
+            draft.transit(delivery, State::Delivering, Code::Retry, actor, why, Vec::new())?;
+            Ok(format!("{} tries the stage once more", delivery.name))
+        }
+        (Verb::Retry, _) => refused("only a walk that is held has a stage to retry"),
+    }
+}
+
+/// A go over machines that did not pass: the stage in hand asks nothing more of them. Its time begins anew: it stood
+/// still while a person thought.
+fn force(delivery: &mut Delivery, now: Timestamp) {
+    let Some(walk) = delivery.walk.as_mut() else {
+        return;
+    };
+    let current = walk.current;
+    let Some(stage) = walk.stages.get_mut(current) else {
+        return;
+    };
+    let troubled = |word: VerdictWord| matches!(word, VerdictWord::Failed | VerdictWord::Silent);
+    stage.forced |= stage
+        .machines
+        .values()
+        .any(|m| m.verdict.as_ref().is_some_and(|v| troubled(v.word)));
+    let renewed = super::after_secs(now, stage.within_secs);
+    match &mut walk.step {
+        Step::Looking { deadline } | Step::Regard { deadline } => *deadline = renewed,
+        Step::Open | Step::Returning { .. } => {}
+    }
+}
+
+/// The failed stage once more: its machines that did not pass get the order again under a new number (DL-2).
+fn retry(draft: &mut Draft<'_>, delivery: &mut Delivery) -> Result<(), DecideError> {
+    let now = draft.now();
+    let Some(walk) = delivery.walk.as_mut() else {
+        return Ok(());
+    };
+    let current = walk.current;
+    let Some(stage) = walk.stages.get_mut(current) else {
+        return Ok(());
+    };
+    walk.step = Step::Looking {
+        deadline: super::after_secs(now, stage.within_secs),
+    };
+    walk.abort_cause = None;
+    let again: Vec<_> = stage
+        .machines
+        .iter()
+        .filter(|(_, m)| m.verdict.as_ref().is_none_or(|v| v.word != VerdictWord::Passed))
+        .map(|(id, _)| *id)
+        .collect();
+    delivery.again = true;
+    for id in again {
+        let sequence = orders::again(draft, delivery, id)?;
+        let Some(machine) = delivery
+            .walk
+            .as_mut()
+            .and_then(|w| w.stages.get_mut(current))
+            .and_then(|s| s.machines.get_mut(&id))
+        else {
+            continue;
+        };
+        machine.sequence = machine.sequence.max(sequence);
+        machine.verdict = None;
+        machine.healthy = 0;
+        machine.healthy_since = None;
+        machine.asked = None;
+        machine.ordered_again = false;
+    }
+    Ok(())
+}

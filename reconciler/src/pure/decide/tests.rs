@@ -1,0 +1,4 @@
+//! The engine in a small world: a snapshot that acts are applied to, and hosts that answer as a test says.
+
+mod stories;
+mod world;

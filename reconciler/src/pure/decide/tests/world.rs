@@ -1,0 +1,625 @@
+//! A fleet in memory: the engine's acts are applied to a snapshot as the store would, and simulated hosts take the
+//! orders and answer looks.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use meshplan_schemas::declaration::{Declaration, Mode, ModuleContent};
+use meshplan_schemas::digest::Digest;
+use meshplan_schemas::document::plan::{
+    Absent, Amount, Check, Covers, Healthy, Legs, Select, StageDoc, Wait,
+};
+use meshplan_schemas::document::{FleetDoc, PlanDoc};
+use meshplan_schemas::epoch::{Epoch, epoch_to_run};
+use meshplan_schemas::fleet_list::{Author, UpdateClass};
+use meshplan_schemas::ident::{CommitId, KeyId, NodeId};
+use meshplan_schemas::key::SigningKey;
+use meshplan_schemas::lifecycle::delivery::State;
+use meshplan_schemas::lifecycle::epoch::EpochState;
+use meshplan_schemas::report::{Cause, DeclarationState, DeclarationStatus, EpochStatus, Report};
+use meshplan_schemas::resource::{Content, File, Kind};
+
+use crate::pure::act::{Act, Order};
+use crate::pure::compose::{Composed, ComposedNode};
+use crate::pure::decide::{Contents, Known, NewCommit, Settings, Tree, decide};
+use crate::pure::delivery::{Delivery, Transition};
+use crate::pure::snapshot::{HeadRef, NodeState, Request, Snapshot, Verb};
+
+/// What a simulated host does with an order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Behaviour {
+    /// Takes it and confirms.
+    Good,
+    /// Reverts whatever contains the word `bad`.
+    Fails,
+    /// Reverts it once because of the link, then takes it.
+    LosesLinkOnce,
+    /// Is switched off.
+    Off,
+}
+
+#[derive(Debug, Clone)]
+pub(super) struct SimHost {
+    pub(super) behaviour: Behaviour,
+    pub(super) confirmed: Option<Declaration>,
+    pub(super) taken: Option<(u64, DeclarationState, String)>,
+    pub(super) epochs: BTreeMap<u64, Epoch>,
+    pub(super) running: Option<u64>,
+    pub(super) epoch_state: Option<(u64, EpochState, String)>,
+    lost_link: bool,
+    counter: u64,
+}
+
+pub(super) struct World {
+    pub(super) snapshot: Snapshot,
+    pub(super) trees: BTreeMap<CommitId, Tree>,
+    pub(super) contents: Contents,
+    pub(super) settings: Settings,
+    pub(super) now: Timestamp,
+    pub(super) serving_since: Timestamp,
+    pub(super) hosts: BTreeMap<NodeId, SimHost>,
+    pub(super) transitions: Vec<Transition>,
+    pub(super) orders: BTreeMap<(&'static str, u64, Option<NodeId>), Digest>,
+    pub(super) epochs: BTreeMap<u64, Epoch>,
+    pub(super) declarations: Vec<Declaration>,
+    /// Every delivery that ever was, as it last stood.
+    pub(super) archive: BTreeMap<CommitId, Delivery>,
+    commits: u32,
+}
+
+pub(super) fn node(n: u128) -> NodeId {
+    NodeId(uuid::Uuid::from_u128(n))
+}
+
+/// A tree with so many nodes; `policy` and the text of each module stand for all that they hold.
+pub(super) fn tree(nodes: u128, policy: &str, modules: &[(&str, &str)]) -> Composed {
+    let contents: BTreeMap<_, _> = modules
+        .iter()
+        .map(|(name, text)| {
+            let file = Kind::File(File {
+                path: format!("/etc/{name}"),
+                content: Content::Text((*text).to_owned()),
+                mode: "0644".to_owned(),
+                owner: None,
+                group: None,
+                restarts: Vec::new(),
+                reloads: Vec::new(),
+                runs: Vec::new(),
+                validate: None,
+            });
+            let module: meshplan_schemas::ident::ModuleName = name.parse().unwrap();
+            let content = ModuleContent {
+                module: module.clone(),
+                mode: Mode::Apply,
+                after: Vec::new(),
+                on_policy_change: Vec::new(),
+                resources: vec![
+                    file.into_resource(format!("{name}.conf").parse().unwrap())
+                        .unwrap(),
+                ],
+            };
+            (module, (Digest::of_value(&content).unwrap(), content))
+        })
+        .collect();
+    let sources = contents
+        .iter()
+        .map(|(name, (digest, _))| (name.clone(), *digest))
+        .collect();
+    let policy = if policy.is_empty() {
+        String::new()
+    } else {
+        format!("[base.qos.extra]\nword = \"{policy}\"\n")
+    };
+    let nodes = (1..=nodes)
+        .map(|n| {
+            let node = ComposedNode {
+                id: node(n),
+                name: format!("n{n}").parse().unwrap(),
+                roles: Vec::new(),
+                modules: contents.clone(),
+                left_out: Vec::new(),
+                adopted: false,
+                take: Vec::new(),
+                update_class: UpdateClass::Required,
+                pinned: false,
+                enrolled: true,
+            };
+            (node.id, node)
+        })
+        .collect::<BTreeMap<_, _>>();
+    Composed {
+        fleet: fleet(),
+        policy_digest: Digest::of(policy.as_bytes()),
+        policy,
+        list_digest: Digest::of(format!("{} nodes", nodes.len()).as_bytes()),
+        nodes,
+        leaves: Vec::new(),
+        revoked: Vec::new(),
+        gate_digest: Digest::of(b"gate"),
+        sources,
+        plans: BTreeMap::from([("default".parse().unwrap(), plan())]),
+        warnings: Vec::new(),
+    }
+}
+
+fn fleet() -> FleetDoc {
+    let text = r#"{"fleet":"sim","branch":"main","authors":[],"threshold":1,"heartbeat_secs":5,"present_secs":900,
+        "config_mgmt":{"confirm_secs":10,"apply_secs":100,"canary_deadline_secs":60,"release_watch_secs":0,
+        "left_behind_grace_secs":600,"archives_kept":50},
+        "rotation":{"default_publish_to_activate_secs":1,"default_activate_to_retire_secs":1,"lifeline_secs":1,
+        "require_trusted_clock_for_scheduled_activation":true}}"#;
+    let mut fleet: FleetDoc = serde_json::from_str(text).unwrap();
+    let key = ed25519_dalek::SigningKey::from_bytes(&[1; 32])
+        .verifying_key()
+        .to_bytes();
+    fleet.authors = vec![Author {
+        id: KeyId("author".into()),
+        key: SigningKey::from_bytes(key).unwrap(),
+    }];
+    fleet
+}
+
+pub(super) fn plan() -> PlanDoc {
+    let stage = |name: &str, nodes: &[&str], rest| StageDoc {
+        name: name.to_owned(),
+        select: Select {
+            nodes: nodes.iter().map(|n| n.parse().unwrap()).collect(),
+            roles: vec![],
+            count: None,
+            rest,
+        },
+        healthy: Some(Healthy {
+            times: 3,
+            every_secs: 5,
+            within_secs: 60,
+        }),
+        failed: None,
+        silent: None,
+        tolerate: Amount::Number(0),
+        batch: None,
+        wait: Wait::Passed,
+    };
+    PlanDoc {
+        name: "default".parse().unwrap(),
+        covers: vec![Covers::Everything],
+        check: Check::Own,
+        approvals: 0,
+        actors: vec![],
+        absent: Absent::Hold,
+        legs: Legs::Together,
+        stages: vec![stage("canary", &["n1"], false), stage("rest", &[], true)],
+    }
+}
+
+impl World {
+    /// A fleet of so many hosts that has delivered its first commit and is at rest.
+    pub(super) fn at_rest(nodes: u128) -> Self {
+        let mut world = Self::empty(nodes);
+        let first = world.merge(tree(nodes, "one", &[("web", "one")]));
+        world.run(200);
+        assert_eq!(world.state(&first), State::Delivered);
+        world
+    }
+
+    pub(super) fn empty(nodes: u128) -> Self {
+        let now: Timestamp = "2026-11-29T12:00:00Z".parse().unwrap();
+        let host = SimHost {
+            behaviour: Behaviour::Good,
+            confirmed: None,
+            taken: None,
+            epochs: BTreeMap::new(),
+            running: None,
+            epoch_state: None,
+            lost_link: false,
+            counter: 0,
+        };
+        let mut world = Self {
+            snapshot: Snapshot {
+                term: 1,
+                ..Snapshot::default()
+            },
+            trees: BTreeMap::new(),
+            contents: Contents::default(),
+            settings: Settings {
+                fleet: "sim".parse().unwrap(),
+                repo: "fleet".into(),
+                branch: "main".into(),
+                era: 0,
+                author: KeyId("author".into()),
+                reconcilers: vec![],
+                timestamp_keys: vec![],
+            },
+            now,
+            serving_since: now,
+            hosts: (1..=nodes).map(|n| (node(n), host.clone())).collect(),
+            transitions: Vec::new(),
+            orders: BTreeMap::new(),
+            epochs: BTreeMap::new(),
+            declarations: Vec::new(),
+            archive: BTreeMap::new(),
+            commits: 0,
+        };
+        world.report_all();
+        world
+    }
+
+    pub(super) fn merge(&mut self, tree: Composed) -> CommitId {
+        self.merge_tree(Tree::Composed(Arc::new(tree)))
+    }
+
+    pub(super) fn merge_tree(&mut self, tree: Tree) -> CommitId {
+        self.commits += 1;
+        let commit: CommitId = format!("{:040x}", self.commits).parse().unwrap();
+        self.trees.insert(commit.clone(), tree);
+        let news = [NewCommit {
+            commit: commit.clone(),
+            subject: format!("change {}", self.commits),
+            author: "Dana".into(),
+            rewritten: false,
+        }];
+        self.pass(&news);
+        commit
+    }
+
+    pub(super) fn say(&mut self, verb: Verb, commit: &CommitId) -> String {
+        let request = Request {
+            id: "r".into(),
+            at: self.now,
+            actor: "dana".into(),
+            verb,
+            commit: commit.clone(),
+            why: String::new(),
+        };
+        if let Some(delivery) = self.archive.get(commit) {
+            self.snapshot
+                .deliveries
+                .entry(commit.clone())
+                .or_insert_with(|| delivery.clone());
+        }
+        self.snapshot.requests.push(request);
+        let act = self.decide(&[]);
+        let answer = act.answers[0].1.clone();
+        self.apply(act);
+        self.settle();
+        answer
+    }
+
+    pub(super) fn decide(&self, news: &[NewCommit]) -> Act {
+        let known = Known {
+            snapshot: &self.snapshot,
+            trees: &self.trees,
+            contents: &self.contents,
+            settings: &self.settings,
+            news,
+            now: self.now,
+            serving_since: self.serving_since,
+        };
+        decide(&known).expect("the engine decides")
+    }
+
+    fn pass(&mut self, news: &[NewCommit]) {
+        let act = self.decide(news);
+        self.apply(act);
+        self.settle();
+    }
+
+    /// Passes until nothing is left to decide at this instant.
+    pub(super) fn settle(&mut self) {
+        for _ in 0..50 {
+            let act = self.decide(&[]);
+            let looks = act.looks.clone();
+            if act.is_empty() {
+                return;
+            }
+            self.apply(act);
+            self.answer(&looks.iter().map(|l| (l.node, l.id)).collect::<Vec<_>>());
+        }
+        panic!("the engine does not come to rest");
+    }
+
+    /// Lets so many seconds pass, second by second.
+    pub(super) fn run(&mut self, secs: u32) {
+        for _ in 0..secs {
+            self.now = super::super::after_secs(self.now, 1);
+            self.hosts_act();
+            self.settle();
+        }
+    }
+
+    fn apply(&mut self, act: Act) {
+        assert_eq!(act.counters_before, self.snapshot.counters);
+        self.snapshot.counters = act.counters;
+        self.snapshot.requests.clear();
+        for (digest, bytes) in act.contents {
+            if let Ok(content) = serde_json::from_slice(&bytes) {
+                self.contents.modules.insert(digest, Arc::new(content));
+            } else if let Ok(content) = serde_json::from_slice(&bytes) {
+                self.contents.policies.insert(digest, Arc::new(content));
+            } else {
+                let text: String = serde_json::from_slice(&bytes).unwrap();
+                self.contents.texts.insert(digest, text.into());
+            }
+        }
+        for (key, assignment) in act.assignments {
+            match assignment {
+                Some(assignment) => self.snapshot.assignments.insert(key, assignment),
+                None => self.snapshot.assignments.remove(&key),
+            };
+        }
+        self.snapshot.accepted.extend(act.accepted);
+        for (key, bad) in act.known_bad {
+            match bad {
+                Some(bad) => self.snapshot.known_bad.insert(key, bad),
+                None => self.snapshot.known_bad.remove(&key),
+            };
+        }
+        if let Some(standing) = act.standing {
+            self.snapshot.epochs = standing;
+        }
+        self.transitions.extend(act.transitions);
+        for delivery in act.deliveries {
+            self.archive.insert(delivery.commit.clone(), delivery.clone());
+            self.snapshot.deliveries.insert(delivery.commit.clone(), delivery);
+        }
+        let newest = self.snapshot.deliveries.values().map(|d| d.order).max();
+        self.snapshot
+            .deliveries
+            .retain(|_, d| !d.state.is_final() || Some(d.order) == newest);
+        for order in act.orders {
+            self.publish(order);
+        }
+        let looks: Vec<(NodeId, u64)> = act.looks.iter().map(|l| (l.node, l.id)).collect();
+        self.answer(&looks);
+    }
+
+    fn publish(&mut self, order: Order) {
+        let (key, digest) = match &order {
+            Order::Epoch { epoch } => (("epoch", epoch.epoch, None), Digest::of_value(epoch).unwrap()),
+            Order::Head { head, .. } => (("list", head.revision, None), Digest::of_value(head).unwrap()),
+            Order::Declaration { declaration: d } => (
+                ("declaration", d.sequence, Some(d.node)),
+                Digest::of_value(d).unwrap(),
+            ),
+        };
+        assert_eq!(
+            self.orders.insert(key, digest),
+            None,
+            "a number was used twice: {key:?}"
+        );
+        match order {
+            Order::Epoch { epoch } => {
+                self.epochs.insert(epoch.epoch, epoch);
+            }
+            Order::Head { head, .. } => {
+                let digest = Digest::of_value(&head).unwrap();
+                self.snapshot.head = Some(HeadRef {
+                    revision: head.revision,
+                    digest,
+                    oldest_accepted: head.oldest_accepted,
+                });
+            }
+            Order::Declaration { declaration } => self.declarations.push(declaration),
+        }
+    }
+
+    /// Every host that is on takes what is newest for it.
+    fn hosts_act(&mut self) {
+        let ids: Vec<NodeId> = self.hosts.keys().copied().collect();
+        for id in ids {
+            let newest = self
+                .declarations
+                .iter()
+                .filter(|d| d.node == id)
+                .max_by_key(|d| d.sequence)
+                .cloned();
+            let newest_epoch = self.epochs.values().next_back().cloned();
+            let epochs = self.epochs.clone();
+            let Some(host) = self.hosts.get_mut(&id) else {
+                continue;
+            };
+            if host.behaviour == Behaviour::Off {
+                continue;
+            }
+            let mut changed = false;
+            if let Some(declaration) =
+                newest.filter(|d| host.taken.as_ref().is_none_or(|(s, ..)| d.sequence > *s))
+            {
+                host.take(declaration);
+                changed = true;
+            }
+            if let Some(newest) = newest_epoch {
+                changed |= host.take_epoch(id, &newest, &epochs);
+            }
+            if changed {
+                self.report(id, Cause::Change);
+            }
+        }
+    }
+
+    fn answer(&mut self, looks: &[(NodeId, u64)]) {
+        for (id, look) in looks {
+            if self.hosts.get(id).is_some_and(|h| h.behaviour != Behaviour::Off) {
+                self.report(*id, Cause::Look(*look));
+            }
+        }
+    }
+
+    pub(super) fn report_all(&mut self) {
+        let ids: Vec<NodeId> = self.hosts.keys().copied().collect();
+        for id in ids {
+            self.report(id, Cause::Start);
+        }
+    }
+
+    fn report(&mut self, id: NodeId, cause: Cause) {
+        let now = self.now;
+        let Some(host) = self.hosts.get_mut(&id) else {
+            return;
+        };
+        host.counter += 1;
+        let report = host.report(id, cause.clone(), now.as_second());
+        let state = self.snapshot.nodes.entry(id).or_insert_with(NodeState::default);
+        state.connected = true;
+        state.heard_at = Some(now);
+        if matches!(cause, Cause::Look(_)) {
+            state.look = Some(report.clone());
+            state.look_at = Some(now);
+        }
+        state.report = Some(report);
+    }
+
+    pub(super) fn switch_off(&mut self, n: u128) {
+        self.hosts.get_mut(&node(n)).unwrap().behaviour = Behaviour::Off;
+        self.snapshot.nodes.get_mut(&node(n)).unwrap().connected = false;
+    }
+
+    pub(super) fn state(&self, commit: &CommitId) -> State {
+        self.archive[commit].state
+    }
+
+    pub(super) fn codes(&self, commit: &CommitId) -> Vec<String> {
+        let of = self.transitions.iter().filter(|t| t.commit == *commit);
+        of.map(|t| format!("{} ({})", t.to, t.code)).collect()
+    }
+
+    /// The text that a host's confirmed declaration has for a module.
+    pub(super) fn runs(&self, n: u128, module: &str) -> Option<String> {
+        let declaration = self.hosts[&node(n)].confirmed.as_ref()?;
+        let resource = declaration
+            .resources
+            .iter()
+            .find(|r| r.name.module.as_str() == module)?;
+        let Ok(Kind::File(file)) = resource.read() else {
+            panic!("a file")
+        };
+        match file.content {
+            Content::Text(text) => Some(text),
+            Content::Base64(_) => None,
+        }
+    }
+
+    /// The policy that a host runs.
+    pub(super) fn policy(&self, n: u128) -> Option<String> {
+        self.hosts[&node(n)]
+            .running
+            .map(|number| self.epochs[&number].policy.clone())
+    }
+
+    pub(super) fn sequences_of(&self, n: u128) -> BTreeSet<u64> {
+        self.declarations
+            .iter()
+            .filter(|d| d.node == node(n))
+            .map(|d| d.sequence)
+            .collect()
+    }
+}
+
+impl SimHost {
+    fn take(&mut self, declaration: Declaration) {
+        let bad = serde_json::to_string(&declaration.resources)
+            .unwrap()
+            .contains("bad");
+        let sequence = declaration.sequence;
+        if bad && self.behaviour == Behaviour::Fails {
+            self.taken = Some((sequence, DeclarationState::Reverted, "a probe said no".into()));
+            return;
+        }
+        if self.behaviour == Behaviour::LosesLinkOnce && !self.lost_link {
+            self.lost_link = true;
+            self.taken = Some((
+                sequence,
+                DeclarationState::Reverted,
+                "no-link: not heard in the window".into(),
+            ));
+            return;
+        }
+        self.taken = Some((sequence, DeclarationState::Confirmed, String::new()));
+        self.confirmed = Some(declaration);
+    }
+
+    fn take_epoch(&mut self, id: NodeId, newest: &Epoch, all: &BTreeMap<u64, Epoch>) -> bool {
+        if self.epochs.contains_key(&newest.epoch) {
+            return false;
+        }
+        self.epochs.insert(newest.epoch, newest.clone());
+        let digest = Digest::of_value(newest).unwrap();
+        let Some((number, _)) = epoch_to_run(newest, digest, id, &[]) else {
+            return false;
+        };
+        let policy = &all[&number].policy;
+        if policy.contains("bad") && self.behaviour == Behaviour::Fails {
+            self.epoch_state = Some((number, EpochState::Reverted, "a probe said no".into()));
+            return true;
+        }
+        self.running = Some(number);
+        self.epoch_state = Some((number, EpochState::Applied, String::new()));
+        true
+    }
+
+    fn report(&self, id: NodeId, cause: Cause, at: i64) -> Report {
+        let declaration = self
+            .taken
+            .as_ref()
+            .map(|(sequence, state, reason)| DeclarationStatus {
+                sequence: *sequence,
+                digest: Digest::of(b""),
+                state: *state,
+                since: at,
+                reason: reason.clone(),
+                confirmed_sequence: self.confirmed.as_ref().map_or(0, |d| d.sequence),
+                confirmed_digest: None,
+                converged: false,
+            });
+        let epoch = self
+            .epoch_state
+            .as_ref()
+            .map(|(number, state, reason)| EpochStatus {
+                state_epoch: *number,
+                state: *state,
+                reason: reason.clone(),
+                received_via: "reconciler".into(),
+                received_at: at,
+                update_class: UpdateClass::Required,
+                running: self.running.unwrap_or(0),
+            });
+        Report {
+            schema: 1,
+            fleet: "sim".parse().unwrap(),
+            era: 0,
+            issued_at: at,
+            must_understand: vec![],
+            node: id,
+            counter: self.counter,
+            boot_id: "boot".into(),
+            instance: "instance".into(),
+            started_at: 0,
+            host_version: "0.1.0".into(),
+            launcher_version: None,
+            cause,
+            declaration,
+            resources: vec![],
+            held: vec![],
+            strays: vec![],
+            left_out: vec![],
+            capabilities: vec![],
+            probes: vec![],
+            restarts: 0,
+            links: vec![],
+            filters: vec![],
+            rollbacks: vec![],
+            witness: 1,
+            marks: meshplan_schemas::report::Marks::default(),
+            stale: false,
+            paused: None,
+            epoch,
+            rotations: vec![],
+            policy_digest: None,
+            clock_trusted: None,
+            disk_free_bytes: None,
+            load_hundredths: None,
+            refused: vec![],
+            take_requests: vec![],
+        }
+    }
+}

@@ -1,0 +1,579 @@
+//! What waits: which delivery is next, what holds it, when it begins (DL-1, DL-2, DL-15).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use meshplan_schemas::document::plan::{Absent, Check, Covers, Trouble, Wait};
+use meshplan_schemas::document::{FleetDoc, PlanDoc};
+use meshplan_schemas::ident::{CommitId, DeliveryName, NodeId, NodeName};
+use meshplan_schemas::lifecycle::delivery::{Code, State};
+
+use super::draft::Draft;
+use super::{DecideError, Tree, after_secs, orders, walk};
+use crate::pure::compose::Composed;
+use crate::pure::delivery::{Delivery, Leg, OnTrouble, StageRun, Step, Transition, Walk};
+use crate::pure::diff::{Diff, diff};
+use crate::pure::scope::Scope;
+
+const RECONCILER: &str = "reconciler";
+
+/// Makes a delivery of each new commit, in first-parent order.
+pub(super) fn announce(draft: &mut Draft<'_>) -> Result<(), DecideError> {
+    let mut previous = draft
+        .deliveries
+        .values()
+        .max_by_key(|d| d.order)
+        .map(|d| d.commit.clone());
+    for new in draft.known.news {
+        if draft.deliveries.contains_key(&new.commit) {
+            continue;
+        }
+        draft.counters.order += 1;
+        let reason = format!(
+            "the commit is on {}, made from the forge's word",
+            draft.known.settings.branch
+        );
+        let mut delivery = Delivery {
+            commit: new.commit.clone(),
+            repo: draft.known.settings.repo.clone(),
+            name: DeliveryName::new(&draft.known.settings.repo, &new.commit),
+            order: draft.counters.order,
+            previous: previous.replace(new.commit.clone()),
+            subject: new.subject.clone(),
+            author: new.author.clone(),
+            state: State::Proposed,
+            code: Code::Announced,
+            since: draft.now(),
+            reason: reason.clone(),
+            transitions: 1,
+            legs: Vec::new(),
+            skipped: BTreeMap::new(),
+            walk: None,
+            again: false,
+            person_hold: false,
+        };
+        let facts = vec![
+            ("Delivery".to_owned(), delivery.name.to_string()),
+            ("Subject".to_owned(), new.subject.clone()),
+        ];
+        draft.record(Transition {
+            commit: new.commit.clone(),
+            seq: 0,
+            at: draft.now(),
+            from: None,
+            to: State::Proposed,
+            code: Code::Announced,
+            actor: "forge".to_owned(),
+            reason,
+            facts,
+        });
+        if new.rewritten {
+            let why = "the branch was rewritten: what was delivered before is no longer on it".to_owned();
+            draft.transit(
+                &mut delivery,
+                State::Held,
+                Code::HistoryRewritten,
+                RECONCILER,
+                why,
+                Vec::new(),
+            )?;
+        }
+        draft.put(delivery);
+    }
+    Ok(())
+}
+
+/// Judges the waiting deliveries: the newest takes the place of the others, and begins when nothing holds it.
+pub(super) fn judge(draft: &mut Draft<'_>) -> Result<(), DecideError> {
+    let mut waiting: Vec<(u64, CommitId)> = draft
+        .deliveries
+        .values()
+        .filter(|d| matches!(d.state, State::Proposed | State::Held) && !d.has_begun())
+        .map(|d| (d.order, d.commit.clone()))
+        .collect();
+    waiting.sort();
+    let Some((_, newest)) = waiting.pop() else {
+        return Ok(());
+    };
+    for (_, older) in waiting {
+        supersede(draft, &older, &newest)?;
+    }
+    let Some(mut delivery) = draft.deliveries.get(&newest).cloned() else {
+        return Ok(());
+    };
+    judge_newest(draft, &mut delivery)?;
+    draft.put(delivery);
+    Ok(())
+}
+
+fn supersede(draft: &mut Draft<'_>, older: &CommitId, newer: &CommitId) -> Result<(), DecideError> {
+    let name = DeliveryName::new(&draft.known.settings.repo, newer);
+    let Some(mut delivery) = draft.deliveries.get(older).cloned() else {
+        return Ok(());
+    };
+    let facts = vec![("Superseded-By".to_owned(), name.to_string())];
+    let reason = format!("{name} takes its place");
+    draft.transit(
+        &mut delivery,
+        State::Superseded,
+        Code::Newer,
+        RECONCILER,
+        reason,
+        facts,
+    )?;
+    draft.put(delivery);
+    Ok(())
+}
+
+fn judge_newest(draft: &mut Draft<'_>, delivery: &mut Delivery) -> Result<(), DecideError> {
+    let tree = match draft.known.trees.get(&delivery.commit) {
+        // Not read yet: the pass that has it decides.
+        None => return Ok(()),
+        Some(Tree::Composed(tree)) => Arc::clone(tree),
+        Some(Tree::Invalid(findings)) => {
+            return draft.transit(
+                delivery,
+                State::Failed,
+                Code::Invalid,
+                RECONCILER,
+                findings.clone(),
+                Vec::new(),
+            );
+        }
+        Some(Tree::Gone(why)) => return freeze(draft, delivery, why.clone()),
+    };
+    if tree.nodes.is_empty()
+        && draft.known.snapshot.accepted.contains_key(&Scope::List)
+        && fleet_had_nodes(draft)
+    {
+        return freeze(
+            draft,
+            delivery,
+            "the tree declares no node and the fleet has some".to_owned(),
+        );
+    }
+    let previous = delivery.previous.as_ref().and_then(|c| draft.tree(c));
+    let diff = diff(&tree, previous.as_deref(), draft.known.snapshot, delivery.again)?;
+    delivery.legs.clone_from(&diff.legs);
+    delivery.skipped = diff
+        .skipped
+        .iter()
+        .map(|(s, bad)| (s.clone(), format!("known-bad since {}", bad.commit.short())))
+        .collect();
+    if diff.legs.is_empty() {
+        return nothing_to_do(draft, delivery);
+    }
+    let plan = plan_for(&tree, &diff.legs);
+    let held = hold(draft, delivery, &tree, plan, &diff);
+    match (delivery.state, held) {
+        (State::Held, Some(_)) => return Ok(()),
+        // Held by a cause that goes by itself, and it has gone; any other waits for a person.
+        (State::Held, None) if !opens_by_itself(delivery.code) => return Ok(()),
+        (_, Some((code, reason))) => {
+            return draft.transit(delivery, State::Held, code, RECONCILER, reason, Vec::new());
+        }
+        (_, None) => {}
+    }
+    if let Some(other) = in_the_way(draft, delivery) {
+        return make_way(draft, &other, delivery);
+    }
+    let code = if delivery.state == State::Held {
+        Code::Opened
+    } else {
+        Code::Checked
+    };
+    begin(draft, delivery, &tree, plan, code)
+}
+
+fn fleet_had_nodes(draft: &Draft<'_>) -> bool {
+    !draft.known.snapshot.assignments.is_empty()
+}
+
+/// Never an order: held, and the fleet with it, until a person lifts it (FR-12).
+fn freeze(draft: &mut Draft<'_>, delivery: &mut Delivery, why: String) -> Result<(), DecideError> {
+    if delivery.state == State::Held {
+        return Ok(());
+    }
+    if draft.known.snapshot.accepted.is_empty() {
+        return draft.transit(
+            delivery,
+            State::Failed,
+            Code::Invalid,
+            RECONCILER,
+            why,
+            Vec::new(),
+        );
+    }
+    let reason = format!("{why}; nothing is removed on its word, a person must say what is meant");
+    draft.transit(
+        delivery,
+        State::Held,
+        Code::Freeze,
+        RECONCILER,
+        reason,
+        Vec::new(),
+    )
+}
+
+fn nothing_to_do(draft: &mut Draft<'_>, delivery: &mut Delivery) -> Result<(), DecideError> {
+    if delivery.state == State::Held {
+        // A person, or a cause that a person must see: it stays theirs.
+        return Ok(());
+    }
+    let reason = match delivery.skipped.iter().next() {
+        None => "the commit changes no order".to_owned(),
+        Some(_) => {
+            let list: Vec<String> = delivery
+                .skipped
+                .iter()
+                .map(|(s, why)| format!("{s} skipped ({why})"))
+                .collect();
+            format!("nothing else to do: {}", list.join(", "))
+        }
+    };
+    draft.transit(
+        delivery,
+        State::Delivered,
+        Code::NothingToDo,
+        RECONCILER,
+        reason,
+        Vec::new(),
+    )
+}
+
+/// The delivery that has begun and is not over; another one waits for it (DL-3).
+fn in_the_way(draft: &Draft<'_>, delivery: &Delivery) -> Option<CommitId> {
+    draft
+        .deliveries
+        .values()
+        .filter(|d| d.commit != delivery.commit)
+        .find(|d| {
+            matches!(d.state, State::Delivering | State::RollingBack)
+                || (d.state == State::Held && d.has_begun())
+        })
+        .map(|d| d.commit.clone())
+}
+
+/// A walk that is held gives way to a newer commit; one that moves is waited for.
+fn make_way(draft: &mut Draft<'_>, other: &CommitId, newer: &Delivery) -> Result<(), DecideError> {
+    let Some(mut held) = draft
+        .deliveries
+        .get(other)
+        .filter(|d| d.state == State::Held)
+        .cloned()
+    else {
+        return Ok(());
+    };
+    // Where the former content is ordered already there is nothing to take back: one roll-back per failure (DL-14),
+    // and the health of what came before is no condition for moving off it.
+    if held.code == Code::RollBackFailed || covers(newer, &held) {
+        return supersede(draft, other, &newer.commit);
+    }
+    let reason = format!(
+        "{} took its place and does not cover all that it had reached",
+        newer.name
+    );
+    walk::roll_back(draft, &mut held, Code::Newer, RECONCILER, reason, Vec::new())?;
+    draft.put(held);
+    Ok(())
+}
+
+/// Whether the newer delivery changes everything that the older one has put on machines.
+fn covers(newer: &Delivery, older: &Delivery) -> bool {
+    let reached = older.walk.iter().flat_map(|w| w.reached.keys());
+    let changed = |node: &NodeId, scope: &Scope| {
+        newer
+            .legs
+            .iter()
+            .any(|leg| leg.scope == *scope && leg.nodes.contains_key(node))
+    };
+    let mut reached = reached;
+    reached.all(|node| {
+        older
+            .legs
+            .iter()
+            .filter(|leg| leg.nodes.contains_key(node))
+            .all(|leg| changed(node, &leg.scope))
+    })
+}
+
+/// The plan that covers the legs: the one that names a scope of it, else the default plan.
+///
+/// Legs under several plans share the default one, so that they share their fate (DL-3, `legs = "together"`).
+pub(super) fn plan_for<'a>(tree: &'a Composed, legs: &[Leg]) -> Option<&'a PlanDoc> {
+    let of = |scope: &Scope| {
+        tree.plans.values().find(|plan| {
+            plan.covers.iter().any(|covers| match (covers, scope) {
+                (Covers::Policy, Scope::Policy)
+                | (Covers::List, Scope::List)
+                | (Covers::Gate, Scope::Gate) => true,
+                (Covers::Module(name), Scope::Module(module)) => name == module,
+                _ => false,
+            })
+        })
+    };
+    let named: Vec<Option<&PlanDoc>> = legs
+        .iter()
+        .filter(|leg| matches!(leg.scope, Scope::Policy | Scope::Module(_)))
+        .map(|leg| of(&leg.scope))
+        .collect();
+    let default = tree
+        .plans
+        .values()
+        .find(|plan| plan.covers.contains(&Covers::Everything));
+    match named.first() {
+        Some(first) if named.iter().all(|p| p == first) => first.or(default),
+        _ => default,
+    }
+}
+
+/// Why the delivery may not begin yet; none where it may.
+fn hold(
+    draft: &mut Draft<'_>,
+    delivery: &Delivery,
+    tree: &Composed,
+    plan: Option<&PlanDoc>,
+    diff: &Diff,
+) -> Option<(Code, String)> {
+    if let Some((scope, bad)) = diff.known_bad.iter().next() {
+        let reason = format!(
+            "{scope} failed with just this content in {}: {}; `go --again` tries it",
+            bad.commit.short(),
+            bad.reason
+        );
+        return Some((Code::KnownBad, reason));
+    }
+    if delivery.person_hold {
+        return Some((Code::PersonHold, "a person said hold".to_owned()));
+    }
+    if let Some(plan) = plan {
+        if let Check::Named(names) = &plan.check {
+            let reason = format!(
+                "merged without a passing check: the plan {} names {} and nobody reports it",
+                plan.name,
+                names.join(", ")
+            );
+            return Some((Code::MergedUnchecked, reason));
+        }
+        if plan.approvals > 0 {
+            let reason = format!(
+                "the plan {} wants {} approvals and the forge has none",
+                plan.name, plan.approvals
+            );
+            return Some((Code::Approvals, reason));
+        }
+    }
+    absent_hold(draft, delivery, tree, plan)
+}
+
+fn absent_hold(
+    draft: &mut Draft<'_>,
+    delivery: &Delivery,
+    tree: &Composed,
+    plan: Option<&PlanDoc>,
+) -> Option<(Code, String)> {
+    if plan.is_some_and(|p| p.absent != Absent::Hold) {
+        return None;
+    }
+    let absent = absent(draft, delivery, tree);
+    if absent.is_empty() {
+        return None;
+    }
+    let names: Vec<&str> = absent.values().map(NodeName::as_str).collect();
+    Some((
+        Code::Absent,
+        format!(
+            "not heard from in {} s: {}",
+            tree.fleet.present_secs,
+            names.join(", ")
+        ),
+    ))
+}
+
+/// The machines that the delivery changes, that were heard from once, and not lately (DL-19).
+fn absent(draft: &mut Draft<'_>, delivery: &Delivery, tree: &Composed) -> BTreeMap<NodeId, NodeName> {
+    let mut out = BTreeMap::new();
+    for id in walk::changed(delivery) {
+        let Some(state) = draft.known.snapshot.nodes.get(&id) else {
+            continue;
+        };
+        let Some(heard) = state.heard_at.filter(|_| !state.connected) else {
+            continue;
+        };
+        if after_secs(heard, tree.fleet.present_secs) <= draft.now()
+            && let Some(node) = tree.nodes.get(&id)
+        {
+            out.insert(id, node.name.clone());
+        }
+    }
+    out
+}
+
+fn opens_by_itself(code: Code) -> bool {
+    matches!(
+        code,
+        Code::Absent | Code::Window | Code::RetireGate | Code::Signatures
+    )
+}
+
+/// Begins on a person's word: what held it is not asked again, absent machines are taken out of the gate.
+pub(super) fn begin_on_word(
+    draft: &mut Draft<'_>,
+    delivery: &mut Delivery,
+    actor: &str,
+    why: &str,
+) -> Result<bool, DecideError> {
+    let Some(tree) = draft.tree(&delivery.commit) else {
+        return Ok(false);
+    };
+    let previous = delivery.previous.as_ref().and_then(|c| draft.tree(c));
+    let diff = diff(&tree, previous.as_deref(), draft.known.snapshot, delivery.again)?;
+    delivery.legs = diff.legs;
+    if delivery.legs.is_empty() || in_the_way(draft, delivery).is_some() {
+        return Ok(false);
+    }
+    let excused = absent(draft, delivery, &tree).into_keys().collect();
+    let plan = plan_for(&tree, &delivery.legs).cloned();
+    draft.transit(
+        delivery,
+        State::Delivering,
+        Code::Go,
+        actor,
+        why.to_owned(),
+        Vec::new(),
+    )?;
+    delivery.walk = Some(new_walk(&tree.fleet, plan.as_ref(), excused));
+    orders::list(draft, delivery, &tree)?;
+    Ok(true)
+}
+
+fn begin(
+    draft: &mut Draft<'_>,
+    delivery: &mut Delivery,
+    tree: &Arc<Composed>,
+    plan: Option<&PlanDoc>,
+    code: Code,
+) -> Result<(), DecideError> {
+    let mut excused = BTreeSet::new();
+    if plan.is_some_and(|p| p.absent == Absent::Skip) {
+        excused.extend(absent(draft, delivery, tree).into_keys());
+    }
+    delivery.walk = Some(new_walk(&tree.fleet, plan, excused));
+    let list = orders::list(draft, delivery, tree)?;
+    let scopes: Vec<String> = delivery.legs.iter().map(|l| l.scope.to_string()).collect();
+    let by = plan.map_or_else(
+        || "the built-in plan".to_owned(),
+        |p| format!("the plan {}", p.name),
+    );
+    let mut facts = vec![("Scopes".to_owned(), scopes.join(", "))];
+    facts.extend(list.map(|revision| ("List-Revision".to_owned(), revision.to_string())));
+    facts.extend(
+        delivery
+            .skipped
+            .iter()
+            .map(|(s, why)| ("Skipped".to_owned(), format!("{s} ({why})"))),
+    );
+    draft.transit(
+        delivery,
+        State::Delivering,
+        code,
+        RECONCILER,
+        format!("the tree is checked; {by} walks it"),
+        facts,
+    )
+}
+
+/// The walk at its beginning: the plan's stages, with defaults filled in.
+fn new_walk(fleet: &FleetDoc, plan: Option<&PlanDoc>, excused: BTreeSet<NodeId>) -> Walk {
+    let stages = match plan {
+        Some(plan) => plan.stages.clone(),
+        None => built_in_stages(),
+    };
+    let release_watch = match fleet.config_mgmt.release_watch_secs {
+        0 => fleet
+            .config_mgmt
+            .confirm_secs
+            .saturating_mul(3)
+            .saturating_add(120),
+        secs => secs,
+    };
+    let stages = stages
+        .into_iter()
+        .enumerate()
+        .map(|(i, stage)| {
+            let within = if i == 0 {
+                fleet.config_mgmt.canary_deadline_secs
+            } else {
+                release_watch
+            };
+            let (times, every_secs, within_secs) = match (stage.wait, stage.healthy) {
+                (Wait::Sent, _) => (0, 1, within),
+                (Wait::Passed, Some(h)) => (h.times.max(1), h.every_secs.max(1), h.within_secs),
+                (Wait::Passed, None) => (1, (within / 10).clamp(1, 50), within),
+            };
+            StageRun {
+                name: stage.name,
+                select: stage.select,
+                batch: stage.batch,
+                times,
+                every_secs,
+                within_secs,
+                failed: trouble(stage.failed),
+                silent: trouble(stage.silent),
+                tolerate: stage.tolerate,
+                machines: BTreeMap::new(),
+                ordered_at: None,
+                forced: false,
+            }
+        })
+        .collect();
+    Walk {
+        plan: plan.map(|p| p.name.clone()),
+        stages,
+        current: 0,
+        step: Step::Open,
+        sequence: 0,
+        epoch: 0,
+        first_epoch: 0,
+        revision: 0,
+        reached: BTreeMap::new(),
+        released: false,
+        excused,
+        lines: Vec::new(),
+        abort_cause: None,
+        outstanding: Vec::new(),
+    }
+}
+
+/// Every node is `required` until classes come (UC-1): what a stage leaves out is roll-back (DL-19).
+fn trouble(written: Option<Trouble>) -> OnTrouble {
+    match written {
+        Some(Trouble::Hold) => OnTrouble::Hold,
+        Some(Trouble::Leave) => OnTrouble::Leave,
+        Some(Trouble::RollBack) | None => OnTrouble::RollBack,
+    }
+}
+
+/// One machine, then the rest: what a fleet without a plan walks.
+fn built_in_stages() -> Vec<meshplan_schemas::document::plan::StageDoc> {
+    use meshplan_schemas::document::plan::{Amount, Select, StageDoc};
+    let stage = |name: &str, count, rest| StageDoc {
+        name: name.to_owned(),
+        select: Select {
+            nodes: Vec::new(),
+            roles: Vec::new(),
+            count,
+            rest,
+        },
+        healthy: None,
+        failed: None,
+        silent: None,
+        tolerate: Amount::Number(0),
+        batch: None,
+        wait: Wait::Passed,
+    };
+    vec![
+        stage("canary", Some(Amount::Number(1)), false),
+        stage("rest", None, true),
+    ]
+}

@@ -1,0 +1,794 @@
+//! The walk: stages in order, machines looked at, trouble answered, the former content taken back (DL-5 to DL-7).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use jiff::{SignedDuration, Timestamp};
+use meshplan_schemas::document::plan::Amount;
+use meshplan_schemas::ident::{CommitId, NodeId};
+use meshplan_schemas::lifecycle::delivery::{Code, State};
+use sha2::{Digest as _, Sha256};
+
+use super::draft::Draft;
+use super::look::{self, Seen};
+use super::{DecideError, after_secs, orders};
+use crate::pure::compose::Composed;
+use crate::pure::delivery::{
+    AbortCause, Delivery, MachineRun, OnTrouble, StageRun, Step, Verdict, VerdictWord, Walk,
+};
+use crate::pure::scope::Scope;
+use crate::pure::snapshot::{ContentRef, KnownBad};
+
+const RECONCILER: &str = "reconciler";
+
+/// Moves every walk by as much as can be told now.
+pub(super) fn walk_on(draft: &mut Draft<'_>) -> Result<(), DecideError> {
+    let moving: Vec<CommitId> = draft
+        .deliveries
+        .values()
+        .filter(|d| matches!(d.state, State::Delivering | State::RollingBack))
+        .map(|d| d.commit.clone())
+        .collect();
+    for commit in moving {
+        let Some(mut delivery) = draft.deliveries.get(&commit).cloned() else {
+            continue;
+        };
+        match delivery.state {
+            State::Delivering => deliver(draft, &mut delivery)?,
+            _ => come_back(draft, &mut delivery)?,
+        }
+        draft.put(delivery);
+    }
+    Ok(())
+}
+
+/// The machines that a delivery changes.
+pub(super) fn changed(delivery: &Delivery) -> BTreeSet<NodeId> {
+    delivery
+        .legs
+        .iter()
+        .flat_map(|leg| leg.nodes.keys().copied())
+        .collect()
+}
+
+/// The machines of the stages that were ordered so far.
+pub(super) fn ordered(delivery: &Delivery) -> BTreeSet<NodeId> {
+    let stages = delivery.walk.iter().flat_map(|w| &w.stages);
+    stages.flat_map(|s| s.machines.keys().copied()).collect()
+}
+
+fn deliver(draft: &mut Draft<'_>, delivery: &mut Delivery) -> Result<(), DecideError> {
+    // The tree is read again after a restart; until then nothing moves.
+    let Some(tree) = draft.tree(&delivery.commit) else {
+        return Ok(());
+    };
+    loop {
+        let Some(walk) = delivery.walk.as_ref() else {
+            return Ok(());
+        };
+        let more = match walk.step {
+            Step::Open if walk.current >= walk.stages.len() => return complete(draft, delivery, &tree),
+            Step::Open => open(draft, delivery, &tree)?,
+            Step::Looking { deadline } => look_at_stage(draft, delivery, &tree, deadline)?,
+            Step::Regard { deadline } => regard(draft, delivery, &tree, deadline)?,
+            Step::Returning { .. } => false,
+        };
+        if !more || delivery.state != State::Delivering {
+            return Ok(());
+        }
+    }
+}
+
+/// Opens the stage in hand: selects its machines and orders on them. Whether there is more to do now.
+fn open(draft: &mut Draft<'_>, delivery: &mut Delivery, tree: &Arc<Composed>) -> Result<bool, DecideError> {
+    let calm = draft.calm_until(tree.fleet.heartbeat_secs);
+    let Some(walk) = delivery.walk.as_ref() else {
+        return Ok(false);
+    };
+    let first = walk.stages.iter().all(|s| s.machines.is_empty());
+    if !first && !draft.may_judge(tree.fleet.heartbeat_secs) {
+        draft.due(calm);
+        return Ok(false);
+    }
+    let current = walk.current;
+    let candidates = candidates(draft, delivery, walk);
+    let (machines, line) = select(delivery, tree, &walk.stages[current], &candidates);
+    let left: BTreeSet<NodeId> = candidates.difference(&machines).copied().collect();
+    let batched =
+        walk.stages[current].batch.is_some() && walk.stages[current].select.rest && !left.is_empty();
+    let last = current + 1 == walk.stages.len() && !batched;
+
+    if let Some(walk) = delivery.walk.as_mut() {
+        walk.lines.extend(line);
+        if machines.is_empty() {
+            walk.lines.push(format!(
+                "the stage {} selects no machine that this changes",
+                walk.stages[current].name
+            ));
+            walk.current += 1;
+            return Ok(true);
+        }
+        if batched {
+            let rest = walk.stages[current].clone();
+            walk.stages.insert(current + 1, rest);
+        }
+    }
+    let sent = orders::stage(draft, delivery, tree, &machines, last)?;
+    let now = draft.now();
+    let Some(walk) = delivery.walk.as_mut() else {
+        return Ok(false);
+    };
+    let stage = &mut walk.stages[current];
+    stage.ordered_at = Some(now);
+    for (id, sent) in sent {
+        let Some(node) = tree.nodes.get(&id) else { continue };
+        let told = (stage.times == 0).then(|| Verdict {
+            word: VerdictWord::Sent,
+            reason: "told, not awaited".to_owned(),
+        });
+        let run = MachineRun {
+            name: node.name.clone(),
+            sequence: sent.sequence,
+            epoch: sent.epoch,
+            ordered_again: false,
+            healthy: 0,
+            healthy_since: None,
+            asked: None,
+            judged: 0,
+            restarts: None,
+            last: String::new(),
+            unhealthy: false,
+            verdict: told,
+        };
+        stage.machines.insert(id, run);
+    }
+    walk.step = Step::Looking {
+        deadline: after_secs(now, stage.within_secs),
+    };
+    Ok(true)
+}
+
+/// The machines that a stage may select: changed, heard from once, in no stage before, awaited at all.
+fn candidates(draft: &Draft<'_>, delivery: &Delivery, walk: &Walk) -> BTreeSet<NodeId> {
+    let before = ordered(delivery);
+    let heard = |id: &NodeId| {
+        draft
+            .known
+            .snapshot
+            .nodes
+            .get(id)
+            .is_some_and(|n| n.heard_at.is_some())
+    };
+    changed(delivery)
+        .into_iter()
+        .filter(|id| heard(id) && !before.contains(id) && !walk.excused.contains(id))
+        .collect()
+}
+
+/// The machines of a stage, and what is worth saying about the choice (DL-6).
+fn select(
+    delivery: &Delivery,
+    tree: &Composed,
+    stage: &StageRun,
+    candidates: &BTreeSet<NodeId>,
+) -> (BTreeSet<NodeId>, Option<String>) {
+    let wanted = &stage.select;
+    if wanted.rest {
+        return (first_by_hash(delivery, candidates, stage.batch), None);
+    }
+    let named = !wanted.nodes.is_empty() || !wanted.roles.is_empty();
+    let fits = |id: &&NodeId| {
+        tree.nodes.get(id).is_some_and(|node| {
+            (wanted.nodes.is_empty() || wanted.nodes.contains(&node.name))
+                && (wanted.roles.is_empty() || wanted.roles.iter().any(|r| node.roles.contains(r)))
+        })
+    };
+    let fitting: BTreeSet<NodeId> = candidates.iter().filter(fits).copied().collect();
+    if !fitting.is_empty() || !named {
+        return (first_by_hash(delivery, &fitting, wanted.count), None);
+    }
+    // No named canary is among the machines that this changes: one that is takes its place (DL-6).
+    let instead = first_by_hash(delivery, candidates, Some(Amount::Number(1)));
+    let line = instead.first().and_then(|id| tree.nodes.get(id)).map(|node| {
+        format!(
+            "no machine that the stage {} names is changed by this; {} goes first instead",
+            stage.name, node.name
+        )
+    });
+    (instead, line)
+}
+
+/// So many of them in the order of their hash with the commit, at least one; all where no amount is given.
+fn first_by_hash(delivery: &Delivery, from: &BTreeSet<NodeId>, amount: Option<Amount>) -> BTreeSet<NodeId> {
+    let Some(amount) = amount else { return from.clone() };
+    let many = resolve(amount, from.len()).max(1);
+    let mut hashed: Vec<([u8; 32], NodeId)> = from
+        .iter()
+        .map(|id| {
+            let hash = Sha256::new()
+                .chain_update(delivery.commit.as_str().as_bytes())
+                .chain_update(id.0.as_bytes())
+                .finalize();
+            (hash.into(), *id)
+        })
+        .collect();
+    hashed.sort_unstable();
+    hashed.into_iter().take(many).map(|(_, id)| id).collect()
+}
+
+/// An amount of so many machines: a share is rounded down.
+fn resolve(amount: Amount, of: usize) -> usize {
+    match amount {
+        Amount::Number(n) => usize::try_from(n).unwrap_or(usize::MAX),
+        Amount::Percent(p) => of * usize::try_from(p.min(100)).unwrap_or(100) / 100,
+    }
+}
+
+/// Looks at each machine of the stage in hand; passes the stage, or answers its trouble.
+fn look_at_stage(
+    draft: &mut Draft<'_>,
+    delivery: &mut Delivery,
+    tree: &Arc<Composed>,
+    deadline: Timestamp,
+) -> Result<bool, DecideError> {
+    let calm = draft.calm_until(tree.fleet.heartbeat_secs);
+    // Nobody is judged silent in the first two report intervals of a reconciler (RO-8).
+    let deadline = deadline.max(calm);
+    let Some(current) = delivery.walk.as_ref().map(|w| w.current) else {
+        return Ok(false);
+    };
+    let ids: Vec<NodeId> = open_machines(delivery, current);
+    for id in &ids {
+        look_at(draft, delivery, current, *id, deadline)?;
+    }
+    let Some(stage) = delivery.walk.as_ref().and_then(|w| w.stages.get(current)) else {
+        return Ok(false);
+    };
+    if let Some((cause, word)) = trouble(stage) {
+        let act = if word == VerdictWord::Failed {
+            stage.failed
+        } else {
+            stage.silent
+        };
+        if act != OnTrouble::Leave {
+            return answer(draft, delivery, &cause, word, act).map(|()| false);
+        }
+    }
+    if stage.machines.values().any(|m| m.verdict.is_none()) {
+        draft.due(deadline);
+        return Ok(false);
+    }
+    let Some(walk) = delivery.walk.as_mut() else {
+        return Ok(false);
+    };
+    if walk.current + 1 >= walk.stages.len() {
+        walk.current += 1;
+        walk.step = Step::Open;
+        return Ok(true);
+    }
+    // The next gate opens only on a fresh look at all that passed so far (DL-13).
+    let within = after_secs(draft.now(), walk.stages[walk.current].within_secs);
+    walk.step = Step::Regard { deadline: within };
+    for stage in &mut walk.stages[..=walk.current] {
+        for machine in stage.machines.values_mut() {
+            machine.asked = None;
+        }
+    }
+    Ok(true)
+}
+
+fn open_machines(delivery: &Delivery, stage: usize) -> Vec<NodeId> {
+    let stage = delivery.walk.as_ref().and_then(|w| w.stages.get(stage));
+    stage
+        .iter()
+        .flat_map(|s| &s.machines)
+        .filter(|(_, m)| m.verdict.is_none())
+        .map(|(id, _)| *id)
+        .collect()
+}
+
+fn look_at(
+    draft: &mut Draft<'_>,
+    delivery: &mut Delivery,
+    stage: usize,
+    id: NodeId,
+    deadline: Timestamp,
+) -> Result<(), DecideError> {
+    let now = draft.now();
+    let node = draft.known.snapshot.nodes.get(&id).cloned().unwrap_or_default();
+    let Some(run) = stage_mut(delivery, stage) else {
+        return Ok(());
+    };
+    let (times, every) = (run.times, run.every_secs);
+    let Some(machine) = run.machines.get_mut(&id) else {
+        return Ok(());
+    };
+
+    let mut seen = node
+        .look
+        .as_ref()
+        .and_then(|report| look::take(machine, report, now));
+    // A hard failure decides at once, in whatever report it stands.
+    if let Some(report) = &node.report
+        && let hard @ (Seen::Broken(_) | Seen::NoLink(_)) = look::judge(report, machine)
+    {
+        seen = Some(hard);
+    }
+    match seen {
+        Some(Seen::Broken(why)) => {
+            machine.verdict = Some(Verdict {
+                word: VerdictWord::Failed,
+                reason: why,
+            });
+        }
+        Some(Seen::NoLink(why)) if !machine.ordered_again => {
+            // Says nothing about the content: ordered again once, and the deadline decides (DL-13).
+            machine.ordered_again = true;
+            machine.last = why;
+            let sequence = orders::again(draft, delivery, id)?;
+            if let Some(machine) = stage_mut(delivery, stage).and_then(|s| s.machines.get_mut(&id)) {
+                machine.sequence = machine.sequence.max(sequence);
+            }
+        }
+        Some(Seen::NoLink(why)) => machine.last = why,
+        Some(Seen::Healthy) if machine.healthy >= times => {
+            let over = machine
+                .healthy_since
+                .map_or(SignedDuration::ZERO, |since| now.duration_since(since));
+            let reason = format!("healthy {} times over {}", machine.healthy, in_words(over));
+            machine.verdict = Some(Verdict {
+                word: VerdictWord::Passed,
+                reason,
+            });
+        }
+        _ => {}
+    }
+    let Some(machine) = stage_mut(delivery, stage).and_then(|s| s.machines.get_mut(&id)) else {
+        return Ok(());
+    };
+    if machine.verdict.is_none() && now >= deadline {
+        machine.verdict = Some(at_deadline(machine));
+    }
+    if machine.verdict.is_none() {
+        let next = ask_in_turn(draft, machine, id, every);
+        draft.due(next);
+    }
+    Ok(())
+}
+
+fn stage_mut(delivery: &mut Delivery, stage: usize) -> Option<&mut StageRun> {
+    delivery.walk.as_mut()?.stages.get_mut(stage)
+}
+
+/// At the deadline: failed when the last look saw "no", else silent, for "cannot tell" is not "no" (DL-13).
+fn at_deadline(machine: &MachineRun) -> Verdict {
+    let last = if machine.last.is_empty() {
+        "no look was answered"
+    } else {
+        &machine.last
+    };
+    if machine.unhealthy {
+        return Verdict {
+            word: VerdictWord::Failed,
+            reason: format!("did not become healthy: {last}"),
+        };
+    }
+    let reason = match machine.healthy {
+        0 => last.to_owned(),
+        n => format!("healthy {n} times, then not heard from until the time was over"),
+    };
+    Verdict {
+        word: VerdictWord::Silent,
+        reason,
+    }
+}
+
+/// Asks for a look when the last one is long enough ago; when the next is due.
+fn ask_in_turn(draft: &mut Draft<'_>, machine: &mut MachineRun, id: NodeId, every_secs: u32) -> Timestamp {
+    let now = draft.now();
+    let due = machine.asked.map_or(now, |(_, at)| after_secs(at, every_secs));
+    if due > now {
+        return due;
+    }
+    machine.asked = Some((draft.ask(id), now));
+    after_secs(now, every_secs)
+}
+
+/// Whether more machines are in trouble than the stage tolerates: the first of them, and its word.
+fn trouble(stage: &StageRun) -> Option<((NodeId, MachineRun), VerdictWord)> {
+    if stage.forced {
+        return None;
+    }
+    let bad: Vec<(&NodeId, &MachineRun, VerdictWord)> = stage
+        .machines
+        .iter()
+        .filter_map(|(id, m)| Some((id, m, m.verdict.as_ref()?.word)))
+        .filter(|(_, _, word)| matches!(word, VerdictWord::Failed | VerdictWord::Silent))
+        .collect();
+    if bad.len() <= resolve(stage.tolerate, stage.machines.len()) {
+        return None;
+    }
+    // A failure says more than a silence.
+    let failed = bad.iter().find(|(_, _, word)| *word == VerdictWord::Failed);
+    let (id, machine, word) = *failed.or(bad.first())?;
+    Some(((*id, machine.clone()), word))
+}
+
+/// Answers the trouble of a stage as its plan says.
+fn answer(
+    draft: &mut Draft<'_>,
+    delivery: &mut Delivery,
+    cause: &(NodeId, MachineRun),
+    word: VerdictWord,
+    act: OnTrouble,
+) -> Result<(), DecideError> {
+    let (id, machine) = cause;
+    let seen = machine
+        .verdict
+        .as_ref()
+        .map_or_else(String::new, |v| v.reason.clone());
+    let (code, said) = match word {
+        VerdictWord::Failed => (Code::StageFailed, "failed"),
+        _ => (Code::Silent, "silent"),
+    };
+    let phase = delivery
+        .walk
+        .as_ref()
+        .and_then(|w| w.stages.get(w.current))
+        .map_or_else(String::new, |s| s.name.clone());
+    let reason = format!("{} {said} in the stage {phase}: {seen}", machine.name);
+    if word == VerdictWord::Failed {
+        remember(draft, delivery, &reason);
+    }
+    if let Some(walk) = delivery.walk.as_mut() {
+        walk.abort_cause = Some(AbortCause {
+            node_id_short: id.short().to_string(),
+            name: machine.name.to_string(),
+            reason: format!("{said}: {seen}"),
+            phase,
+        });
+    }
+    if act == OnTrouble::Hold {
+        let facts = story(delivery);
+        return draft.transit(delivery, State::Held, code, RECONCILER, reason, facts);
+    }
+    roll_back(draft, delivery, code, RECONCILER, reason, Vec::new())
+}
+
+/// Remembers what failed, by the digest of each scope that walked (DL-14).
+fn remember(draft: &mut Draft<'_>, delivery: &Delivery, reason: &str) {
+    let bad = KnownBad {
+        commit: delivery.commit.clone(),
+        since: draft.now(),
+        reason: reason.to_owned(),
+    };
+    for leg in delivery
+        .legs
+        .iter()
+        .filter(|l| matches!(l.scope, Scope::Policy | Scope::Module(_)))
+    {
+        draft
+            .act
+            .known_bad
+            .insert((leg.scope.clone(), leg.digest), Some(bad.clone()));
+    }
+}
+
+/// Looks once more at all that passed, before the next stage opens (DL-13).
+fn regard(
+    draft: &mut Draft<'_>,
+    delivery: &mut Delivery,
+    tree: &Arc<Composed>,
+    deadline: Timestamp,
+) -> Result<bool, DecideError> {
+    let deadline = deadline.max(draft.calm_until(tree.fleet.heartbeat_secs));
+    let now = draft.now();
+    let Some(walk) = delivery.walk.as_mut() else {
+        return Ok(false);
+    };
+    let mut waiting = None;
+    for stage in &mut walk.stages[..=walk.current] {
+        let every = stage.every_secs;
+        for (id, machine) in &mut stage.machines {
+            let passed = machine
+                .verdict
+                .as_ref()
+                .is_some_and(|v| v.word == VerdictWord::Passed);
+            if !passed {
+                continue;
+            }
+            let look = draft.known.snapshot.nodes.get(id).and_then(|n| n.look.as_ref());
+            let seen = look.and_then(|report| look::take(machine, report, now));
+            match seen {
+                Some(Seen::Healthy) => continue,
+                Some(Seen::Broken(why) | Seen::Unhealthy(why)) => {
+                    let reason = format!("passed, and was not healthy when the next gate was to open: {why}");
+                    machine.verdict = Some(Verdict {
+                        word: VerdictWord::Failed,
+                        reason,
+                    });
+                    continue;
+                }
+                _ => {}
+            }
+            let answered =
+                machine.asked.is_some_and(|(asked, _)| machine.judged >= asked) && machine.healthy > 0;
+            if answered {
+                continue;
+            }
+            if now >= deadline {
+                let reason = "passed, and did not answer when the next gate was to open".to_owned();
+                machine.verdict = Some(Verdict {
+                    word: VerdictWord::Silent,
+                    reason,
+                });
+                continue;
+            }
+            let next = ask_in_turn(draft, machine, *id, every);
+            waiting = Some(waiting.map_or(next, |w: Timestamp| w.min(next)));
+        }
+    }
+    let troubled = walk.stages[..=walk.current]
+        .iter()
+        .find_map(|s| trouble(s).map(|t| (t, s.failed, s.silent)));
+    if let Some(((cause, word), failed, silent)) = troubled {
+        let act = if word == VerdictWord::Failed {
+            failed
+        } else {
+            silent
+        };
+        if act != OnTrouble::Leave {
+            return answer(draft, delivery, &cause, word, act).map(|()| false);
+        }
+    }
+    if let Some(next) = waiting {
+        draft.due(next);
+        return Ok(false);
+    }
+    if let Some(walk) = delivery.walk.as_mut() {
+        walk.current += 1;
+        walk.step = Step::Open;
+    }
+    Ok(true)
+}
+
+/// Every stage has passed: new and excused machines get the content, and it is proven.
+fn complete(draft: &mut Draft<'_>, delivery: &mut Delivery, tree: &Arc<Composed>) -> Result<(), DecideError> {
+    let before = ordered(delivery);
+    let left: BTreeSet<NodeId> = changed(delivery).difference(&before).copied().collect();
+    orders::rest(draft, delivery, tree, &left)?;
+    for leg in delivery.legs.clone() {
+        for id in leg.nodes.keys() {
+            draft.prove(*id, &leg.scope);
+        }
+        // Content that works is no longer known-bad, whatever was said of it before.
+        if draft
+            .known
+            .snapshot
+            .known_bad
+            .contains_key(&(leg.scope.clone(), leg.digest))
+        {
+            draft.act.known_bad.insert((leg.scope.clone(), leg.digest), None);
+        }
+        if !matches!(leg.scope, Scope::Module(_)) {
+            let content = ContentRef {
+                digest: leg.digest,
+                commit: delivery.commit.clone(),
+            };
+            draft.act.accepted.insert(leg.scope, content);
+        }
+    }
+    let passed = before.len();
+    let reason = match (passed, left.len()) {
+        (0, 0) => "accepted; no machine is changed by it".to_owned(),
+        (0, told) => format!("{} new or absent machines get it when they are heard from", told),
+        (passed, 0) => format!("every machine of the plan passed: {passed}"),
+        (passed, told) => {
+            format!("every machine of the plan passed: {passed}; {told} more get it when heard from")
+        }
+    };
+    let facts = story(delivery);
+    draft.transit(delivery, State::Delivered, Code::Done, RECONCILER, reason, facts)
+}
+
+/// Orders the former content on all that was reached, and says why (DL-7).
+pub(super) fn roll_back(
+    draft: &mut Draft<'_>,
+    delivery: &mut Delivery,
+    code: Code,
+    actor: &str,
+    reason: String,
+    mut facts: Vec<(String, String)>,
+) -> Result<(), DecideError> {
+    facts.extend(story(delivery));
+    orders::back(draft, delivery)?;
+    let confirm = draft
+        .tree(&delivery.commit)
+        .map_or(60, |t| t.fleet.config_mgmt.confirm_secs);
+    let deadline = after_secs(draft.now(), confirm.saturating_mul(3).saturating_add(120));
+    if let Some(walk) = delivery.walk.as_mut() {
+        walk.step = Step::Returning { deadline };
+        let sequence = walk
+            .reached
+            .values()
+            .map(|r| r.return_sequence)
+            .max()
+            .unwrap_or(0);
+        let epoch = walk.reached.values().map(|r| r.return_epoch).max().unwrap_or(0);
+        facts.extend((sequence > 0).then(|| ("Return-Sequence".to_owned(), sequence.to_string())));
+        facts.extend((epoch > 0).then(|| ("Return-Epoch".to_owned(), epoch.to_string())));
+    }
+    draft.transit(delivery, State::RollingBack, code, actor, reason, facts)
+}
+
+/// Watches the former content arrive.
+fn come_back(draft: &mut Draft<'_>, delivery: &mut Delivery) -> Result<(), DecideError> {
+    let Some(walk) = delivery.walk.as_mut() else {
+        return Ok(());
+    };
+    let Step::Returning { deadline } = walk.step else {
+        return Ok(());
+    };
+    let mut failed = None;
+    for (id, reached) in &mut walk.reached {
+        let Some(report) = draft.known.snapshot.nodes.get(id).and_then(|n| n.report.as_ref()) else {
+            continue;
+        };
+        let declaration = look::declaration(report, reached.return_sequence);
+        let epoch = look::epoch(report, reached.return_epoch);
+        match (declaration, epoch) {
+            (Seen::Healthy, Seen::Healthy) => reached.returned = true,
+            (Seen::Broken(why), _) | (_, Seen::Broken(why)) => failed = Some((reached.name.clone(), why)),
+            _ => {}
+        }
+    }
+    if let Some((name, why)) = failed {
+        let reason = format!("the former content failed on {name} too: {why}; nothing more is switched");
+        return draft.transit(
+            delivery,
+            State::Held,
+            Code::RollBackFailed,
+            RECONCILER,
+            reason,
+            Vec::new(),
+        );
+    }
+    let out: Vec<_> = walk
+        .reached
+        .values()
+        .filter(|r| !r.returned)
+        .map(|r| r.name.clone())
+        .collect();
+    if out.is_empty() {
+        let reason = format!(
+            "every reached machine has the former content again: {}",
+            walk.reached.len()
+        );
+        return draft.transit(
+            delivery,
+            State::RolledBack,
+            Code::Taken,
+            RECONCILER,
+            reason,
+            Vec::new(),
+        );
+    }
+    if draft.now() < deadline {
+        draft.due(deadline);
+        return Ok(());
+    }
+    let names: Vec<String> = out.iter().map(ToString::to_string).collect();
+    walk.outstanding = out;
+    let facts = vec![("Outstanding".to_owned(), names.join(", "))];
+    let reason = format!(
+        "not heard to have the former content yet: {}; they get it when they return",
+        names.join(", ")
+    );
+    draft.transit(
+        delivery,
+        State::RolledBack,
+        Code::Partly,
+        RECONCILER,
+        reason,
+        facts,
+    )
+}
+
+/// What happened so far, as the note's trailers: numbers, then stages, then machines that say more (DL-9, DL-10).
+pub(super) fn story(delivery: &Delivery) -> Vec<(String, String)> {
+    let Some(walk) = &delivery.walk else {
+        return Vec::new();
+    };
+    let mut facts = Vec::new();
+    let mut fact = |key: &str, value: String| facts.push((key.to_owned(), value));
+    if walk.epoch > 0 {
+        fact("Epoch", walk.epoch.to_string());
+    }
+    if walk.revision > 0 {
+        fact("List-Revision", walk.revision.to_string());
+    }
+    if walk.sequence > 0 {
+        fact("Sequence", walk.sequence.to_string());
+    }
+    for line in &walk.lines {
+        fact("Remark", line.clone());
+    }
+    let scopes: Vec<String> = delivery
+        .legs
+        .iter()
+        .filter_map(|leg| match &leg.scope {
+            Scope::Module(name) => Some(name.to_string()),
+            Scope::Policy => Some("policy".to_owned()),
+            Scope::List | Scope::Gate => None,
+        })
+        .collect();
+    for stage in walk.stages.iter().filter(|s| !s.machines.is_empty()) {
+        fact("Stage", format!("{}: {}", stage.name, summary(stage)));
+        // A stage of a few machines names each; a larger one those that differ from its summary (DL-10).
+        let few = stage.machines.len() <= 10;
+        for machine in stage.machines.values() {
+            let Some(verdict) = &machine.verdict else { continue };
+            if few || verdict.word != VerdictWord::Passed {
+                let word = word(verdict.word);
+                fact(
+                    "Machine",
+                    format!(
+                        "{} on {}: {word}, {}",
+                        scopes.join(", "),
+                        machine.name,
+                        verdict.reason
+                    ),
+                );
+            }
+        }
+    }
+    if let Some(cause) = &walk.abort_cause {
+        fact(
+            "Abort-Cause",
+            format!(
+                "{} ({}) in {}: {}",
+                cause.name, cause.node_id_short, cause.phase, cause.reason
+            ),
+        );
+    }
+    facts
+}
+
+/// `2 passed, 1 silent, 3 open`.
+#[must_use]
+pub fn summary(stage: &StageRun) -> String {
+    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+    for machine in stage.machines.values() {
+        *counts
+            .entry(machine.verdict.as_ref().map_or("open", |v| word(v.word)))
+            .or_default() += 1;
+    }
+    let parts: Vec<String> = counts.iter().map(|(word, n)| format!("{n} {word}")).collect();
+    if parts.is_empty() {
+        "not started".to_owned()
+    } else {
+        parts.join(", ")
+    }
+}
+
+/// The word of a verdict.
+#[must_use]
+pub fn word(verdict: VerdictWord) -> &'static str {
+    match verdict {
+        VerdictWord::Passed => "passed",
+        VerdictWord::Sent => "sent",
+        VerdictWord::Failed => "failed",
+        VerdictWord::Silent => "silent",
+    }
+}
+
+/// `2m32s`.
+#[must_use]
+pub fn in_words(duration: SignedDuration) -> String {
+    let secs = duration.as_secs().max(0);
+    match (secs / 3600, secs / 60 % 60, secs % 60) {
+        (0, 0, s) => format!("{s}s"),
+        (0, m, s) => format!("{m}m{s:02}s"),
+        (h, m, s) => format!("{h}h{m:02}m{s:02}s"),
+    }
+}

@@ -1,0 +1,299 @@
+use super::*;
+use proptest::prelude::*;
+
+const SECRET: &[u8] = b"s3cr3t";
+const A: &str = "a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0";
+const B: &str = "b0b0b0b0b0b0b0b0b0b0b0b0b0b0b0b0b0b0b0b0";
+
+fn mac(message: &[u8]) -> String {
+    let mac = Hmac::<Sha256>::new_from_slice(SECRET).unwrap();
+    data_encoding::HEXLOWER.encode(&mac.chain_update(message).finalize().into_bytes())
+}
+
+fn headers(content_type: &str, signature: &str) -> Headers {
+    [
+        ("Content-Type", content_type),
+        ("X-Forgejo-Event", "push"),
+        ("X-Forgejo-Event-Type", "push"),
+        ("X-Forgejo-Delivery", "d-1"),
+        ("X-Forgejo-Signature", signature),
+    ]
+    .into_iter()
+    .collect()
+}
+
+fn push_json(reference: &str, after: &str) -> String {
+    format!(
+        r#"{{"ref":"{reference}","before":"{A}","after":"{after}","repository":{{"full_name":"acme/fleet"}}}}"#
+    )
+}
+
+fn form(json: &[u8]) -> Vec<u8> {
+    let mut body = b"payload=".to_vec();
+    for byte in json {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' => body.push(*byte),
+            b' ' => body.push(b'+'),
+            other => body.extend_from_slice(format!("%{other:02X}").as_bytes()),
+        }
+    }
+    body
+}
+
+fn read_json(body: &[u8]) -> Result<Trigger, Refusal> {
+    read(
+        ForgeKind::Forgejo,
+        SECRET,
+        &headers("application/json", &mac(body)),
+        body,
+    )
+}
+
+fn moved() -> Event {
+    Event::Push {
+        repo: "acme/fleet".to_owned(),
+        reference: "refs/heads/main".to_owned(),
+        before: A.to_owned(),
+        after: B.to_owned(),
+    }
+}
+
+// holds: FG-2 (the vector of the forges page)
+#[test]
+fn the_tag_is_the_one_that_forgejo_computes() {
+    assert_eq!(
+        mac(br#"{"ref":"refs/heads/main","n":1}"#),
+        "5a4b4c0935bcc1a619d8eeac054b3dd0908c0352ec28356c88164eb808aecfdb"
+    );
+}
+
+// holds: FG-2, B01
+#[test]
+fn the_same_push_in_four_dresses_leads_to_one_decision_and_a_changed_byte_to_none() {
+    let emoji = push_json("refs/heads/main", B).replace(
+        "{\"ref\"",
+        "{\"commits\":[{\"message\":\"caf\u{65}\u{301} \u{1f680}\"}],\"ref\"",
+    );
+    let spaced = emoji.replace(":", " :\t ").replace("refs/heads", "refs\\/heads");
+    let form_of_payload = form(emoji.as_bytes());
+    let form_of_bytes = form(spaced.as_bytes());
+    let dresses: [(&str, Vec<u8>, String); 4] = [
+        (
+            "application/json",
+            emoji.clone().into_bytes(),
+            mac(emoji.as_bytes()),
+        ),
+        (
+            "application/json; charset=utf-8",
+            spaced.clone().into_bytes(),
+            mac(spaced.as_bytes()),
+        ),
+        // as Gitea and Forgejo sign a form, and as GitHub does
+        (
+            "application/x-www-form-urlencoded",
+            form_of_payload,
+            mac(emoji.as_bytes()),
+        ),
+        (
+            "application/x-www-form-urlencoded",
+            form_of_bytes.clone(),
+            mac(&form_of_bytes),
+        ),
+    ];
+    for (content_type, body, tag) in dresses {
+        let headers = headers(content_type, &tag);
+        let trigger = read(ForgeKind::Forgejo, SECRET, &headers, &body).unwrap();
+        assert_eq!(trigger.event, moved(), "{content_type}");
+        assert_eq!(trigger.delivery_id, "d-1");
+        for at in 0..body.len() {
+            let mut changed = body.clone();
+            changed[at] ^= 0x01;
+            let answer = read(ForgeKind::Forgejo, SECRET, &headers, &changed);
+            // `%2f` and `%2F` are one byte to the signer of the payload
+            let same_payload = form_field(&changed, b"payload") == form_field(&body, b"payload")
+                && content_type.contains("form")
+                && tag == mac(emoji.as_bytes());
+            if !same_payload {
+                assert_eq!(answer, Err(Refusal::Unauthorized), "{content_type}, byte {at}");
+            }
+        }
+    }
+}
+
+// holds: B01
+#[test]
+fn a_signed_body_with_a_byte_that_is_no_text_is_malformed_not_unauthorized() {
+    let mut body = push_json("refs/heads/main", B)
+        .replace("{\"ref\"", "{\"author\":\"J?rg\",\"ref\"")
+        .into_bytes();
+    let at = body.iter().position(|b| *b == b'?').unwrap();
+    body[at] = 0xfc;
+    let refusal = read_json(&body).unwrap_err();
+    assert!(
+        matches!(&refusal, Refusal::Malformed(why) if why.contains("UTF-8")),
+        "{refusal}"
+    );
+    let as_form = form(&body);
+    let headers = headers("application/x-www-form-urlencoded", &mac(&body));
+    let refusal = read(ForgeKind::Forgejo, SECRET, &headers, &as_form).unwrap_err();
+    assert!(matches!(refusal, Refusal::Malformed(_)), "{refusal}");
+}
+
+// holds: B05
+#[test]
+fn only_the_tracked_branch_itself_starts_work() {
+    let zeros = ["0".repeat(40), "0".repeat(64)];
+    let rows = [
+        ("refs/heads/main", B, true),
+        ("refs/heads/feature/main", B, false),
+        ("refs/tags/main", B, false),
+        ("refs/notes/mesh-plan", B, false),
+        ("refs/heads/main", &zeros[0], false),
+        ("refs/heads/main", &zeros[1], false),
+        ("main", B, false),
+        ("refs/heads/main/", B, false),
+        ("refs/heads/Main", B, false),
+    ];
+    for (reference, after, starts) in rows {
+        for deleted in ["", r#""deleted":true,"#] {
+            let body = push_json(reference, after).replacen('{', &format!("{{{deleted}"), 1);
+            let event = read_json(body.as_bytes()).unwrap().event;
+            assert_eq!(
+                concerns(&event, "acme/fleet", "main"),
+                starts,
+                "{reference} {after}"
+            );
+            assert!(!concerns(&event, "acme/other", "main"), "another repository");
+        }
+    }
+}
+
+// holds: FG-2
+#[test]
+fn the_envelope_of_a_bare_hook_is_read_with_our_headers_and_with_giteas() {
+    let body =
+        format!(r#"{{"repo":"fleet","ref":"refs/heads/main","before":"{A}","after":"{B}","pusher":"dana"}}"#);
+    let tag = mac(body.as_bytes());
+    for (signature, delivery) in [
+        ("X-Meshplan-Signature", "X-Meshplan-Delivery"),
+        ("X-Gitea-Signature", "X-Gitea-Delivery"),
+        ("X-Forgejo-Signature", "X-Forgejo-Delivery"),
+    ] {
+        let headers: Headers = [
+            ("content-type", "application/json"),
+            (signature, tag.as_str()),
+            (delivery, "7"),
+        ]
+        .into_iter()
+        .collect();
+        let trigger = read(ForgeKind::Bare, SECRET, &headers, body.as_bytes()).unwrap();
+        assert!(concerns(&trigger.event, "fleet", "main"), "{signature}");
+        assert_eq!(trigger.delivery_id, "7");
+        assert_eq!(trigger.body_digest, Digest::of(body.as_bytes()));
+    }
+}
+
+// holds: FG-2
+#[test]
+fn the_first_signature_that_is_there_decides() {
+    let body = push_json("refs/heads/main", B);
+    let good = mac(body.as_bytes());
+    let hub = format!("sha256={good}");
+    let wrong = mac(b"another");
+    let case = |forgejo: &str, gitea: &str, hub: &str| {
+        let headers: Headers = [
+            ("content-type", "application/json"),
+            ("x-gitea-event", "push"),
+            ("x-forgejo-signature", forgejo),
+            ("x-gitea-signature", gitea),
+            ("x-hub-signature-256", hub),
+        ]
+        .into_iter()
+        .collect();
+        read(ForgeKind::Forgejo, SECRET, &headers, body.as_bytes()).is_ok()
+    };
+    assert!(case(&good, &wrong, &wrong));
+    assert!(!case(&wrong, &good, &hub), "fell through to the next one");
+    assert!(
+        case("", &good, ""),
+        "an empty one is none: hooks without a secret send it"
+    );
+    assert!(case("", "", &hub));
+    assert!(!case("", "", "sha256="));
+    assert!(!case("", "", ""));
+    assert!(!case("zz", &good, &hub));
+    assert!(!case(good.get(..32).unwrap(), "", ""), "half a tag");
+}
+
+// holds: FG-2
+#[test]
+fn what_starts_no_work_is_told_apart_and_an_empty_secret_opens_to_nobody() {
+    let body = push_json("refs/heads/main", B);
+    let with_event = |event: &str, body: &str| {
+        let tag = mac(body.as_bytes());
+        let headers: Headers = [
+            ("content-type", "application/json"),
+            ("x-gitea-event", event),
+            ("x-gitea-signature", tag.as_str()),
+        ]
+        .into_iter()
+        .collect();
+        read(ForgeKind::Forgejo, SECRET, &headers, body.as_bytes()).map(|t| t.event)
+    };
+    assert_eq!(with_event("ping", "{}"), Ok(Event::Ping));
+    assert_eq!(with_event("issue_comment", "not even JSON"), Ok(Event::Other));
+    assert_eq!(
+        with_event("push", &push_json("refs/heads/main", A)),
+        Ok(Event::Ping),
+        "Test delivery"
+    );
+    let cut = body.get(..body.len() - 1).unwrap();
+    for bad in ["", "[]", "{}", &body.replace(B, "short"), cut] {
+        assert!(
+            matches!(with_event("push", bad), Err(Refusal::Malformed(_))),
+            "{bad:?}"
+        );
+    }
+    let empty = Hmac::<Sha256>::new_from_slice(b"")
+        .unwrap()
+        .chain_update(&body)
+        .finalize()
+        .into_bytes();
+    let headers = headers("application/json", &data_encoding::HEXLOWER.encode(&empty));
+    assert_eq!(
+        read(ForgeKind::Forgejo, b"", &headers, body.as_bytes()),
+        Err(Refusal::Unauthorized)
+    );
+}
+
+#[test]
+fn another_content_type_is_refused_by_name() {
+    for content_type in ["text/plain", "multipart/form-data; boundary=x", ""] {
+        let refusal = read(
+            ForgeKind::Bare,
+            SECRET,
+            &headers(content_type, &mac(b"{}")),
+            b"{}",
+        )
+        .unwrap_err();
+        assert_eq!(refusal, Refusal::UnsupportedType(content_type.to_owned()));
+    }
+}
+
+proptest! {
+    // holds: FG-2
+    #[test]
+    fn hostile_bytes_are_refused_and_never_a_panic(body in proptest::collection::vec(any::<u8>(), 0..400), form in any::<bool>(), signed in any::<bool>()) {
+        let content_type = if form { "application/x-www-form-urlencoded" } else { "application/json" };
+        let tag = if signed { mac(&body) } else { mac(b"something else") };
+        let answer = read(ForgeKind::Bare, SECRET, &headers(content_type, &tag), &body);
+        if !signed {
+            prop_assert_eq!(answer, Err(Refusal::Unauthorized));
+        }
+    }
+
+    #[test]
+    fn a_form_gives_back_the_bytes_that_went_in(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+        prop_assert_eq!(form_field(&form(&bytes), b"payload"), Some(bytes));
+    }
+}

@@ -1,0 +1,275 @@
+//! Deploy plans: stages that can be walked, machines and modules that exist, defaults resolved (DL-5, DL-6, DL-19).
+
+use std::collections::BTreeMap;
+
+use meshplan_schemas::document::plan::{
+    Amount, Covers, Healthy, PlanDoc, PlanFile, Select, StageDoc, StageFile, Trouble, Wait,
+};
+use meshplan_schemas::document::read::At;
+use meshplan_schemas::document::scalar::Int;
+use meshplan_schemas::document::{FleetDoc, NodeFile};
+use meshplan_schemas::finding::{Finding, Source};
+use meshplan_schemas::fleet_list::UpdateClass;
+use meshplan_schemas::ident::PlanName;
+
+use super::Names;
+use crate::pure::parse::{Documents, NodeDocument};
+
+pub(super) fn check(
+    documents: &Documents,
+    names: &Names,
+    fleet: Option<&FleetDoc>,
+    findings: &mut Vec<Finding>,
+) -> BTreeMap<PlanName, PlanDoc> {
+    let required: Vec<(&NodeDocument, &NodeFile)> = (documents.nodes.iter())
+        .filter(|node| !node.in_revoked)
+        .filter_map(|node| Some((node, node.document.read.as_ref()?)))
+        .filter(|(_, file)| file.update_class == UpdateClass::Required && !file.revoked)
+        .collect();
+    let mut covered: BTreeMap<String, &Source> = BTreeMap::new();
+    let mut plans = BTreeMap::new();
+    for (name, document) in &documents.plans {
+        let Some(file) = &document.read else {
+            continue;
+        };
+        let source = &document.source;
+        check_covers(source, file, names, &mut covered, findings);
+        check_stages(source, file, names, findings);
+        if file
+            .covers
+            .iter()
+            .any(|c| matches!(c.value, Covers::Policy | Covers::Everything))
+        {
+            check_policy_stages(source, file, &required, findings);
+        }
+        if let Some(fleet) = fleet {
+            plans.insert(name.clone(), resolved(name, file, fleet));
+        }
+    }
+    plans
+}
+
+fn check_covers<'d>(
+    source: &'d Source,
+    file: &PlanFile,
+    names: &Names,
+    covered: &mut BTreeMap<String, &'d Source>,
+    findings: &mut Vec<Finding>,
+) {
+    if file.covers.is_empty() {
+        findings.push(
+            Finding::of_file(
+                source.file(),
+                "this plan covers nothing: `covers` is missing or empty",
+            )
+            .help("`covers = [\"*\"]` is the default plan"),
+        );
+    }
+    for covers in &file.covers {
+        match &covers.value {
+            Covers::Module(module) => findings.extend(names.module(source, module, &covers.span)),
+            Covers::Component(_) => {
+                let message = "components are not supported by this version yet";
+                findings.push(source.error(covers.span.clone(), message));
+            }
+            Covers::Policy | Covers::List | Covers::Gate | Covers::Everything => {}
+        }
+        if let Some(other) = covered.insert(format!("{:?}", covers.value), source) {
+            let message = format!("this is covered by {} already", other.file());
+            findings.push(
+                source
+                    .error(covers.span.clone(), message)
+                    .help("one plan a scope"),
+            );
+        }
+    }
+}
+
+fn check_stages(source: &Source, file: &PlanFile, names: &Names, findings: &mut Vec<Finding>) {
+    if file.stages.is_empty() {
+        findings.push(Finding::of_file(source.file(), "this plan has no `[[stage]]`"));
+    }
+    let mut seen: Vec<&PlanName> = Vec::new();
+    let mut rest = false;
+    for At { value: stage, .. } in &file.stages {
+        let at = &stage.name.span;
+        if seen.contains(&&stage.name.value) {
+            findings.push(source.error(at.clone(), format!("there are two stages `{}`", stage.name.value)));
+        }
+        seen.push(&stage.name.value);
+        if rest {
+            findings.push(source.error(
+                at.clone(),
+                "no machine is left for a stage after one with `rest = true`",
+            ));
+        }
+        rest |= stage.rest;
+        check_select(source, stage, names, findings);
+        if let Some(Healthy {
+            times,
+            every_secs,
+            within_secs,
+        }) = stage.healthy.as_ref().and_then(|h| {
+            Some(Healthy {
+                times: h.value.times.0,
+                every_secs: h.value.every_secs.0,
+                within_secs: h.value.within_secs?.0,
+            })
+        }) && u64::from(within_secs) <= u64::from(times - 1) * u64::from(every_secs)
+        {
+            let message = format!(
+                "nothing can pass: {times} looks, {every_secs} seconds apart, do not fit into {within_secs} seconds"
+            );
+            findings.push(source.error(at.clone(), message).help("raise `within_secs`"));
+        }
+        for amount in [&stage.batch, &stage.share].into_iter().flatten() {
+            if matches!(amount.value, Amount::Number(0) | Amount::Percent(0)) {
+                findings.push(source.error(amount.span.clone(), "this would select nobody"));
+            }
+        }
+    }
+}
+
+fn check_select(source: &Source, stage: &StageFile, names: &Names, findings: &mut Vec<Finding>) {
+    findings.extend(
+        stage
+            .nodes
+            .iter()
+            .filter_map(|n| names.node(source, &n.value, &n.span)),
+    );
+    findings.extend(
+        stage
+            .roles
+            .iter()
+            .filter_map(|r| names.role(source, &r.value, &r.span)),
+    );
+    let at = &stage.name.span;
+    let name = &stage.name.value;
+    let chosen =
+        !stage.nodes.is_empty() || !stage.roles.is_empty() || stage.count.is_some() || stage.share.is_some();
+    if stage.rest && chosen {
+        findings.push(source.error(
+            at.clone(),
+            format!("the stage `{name}` has `rest` and a choice beside it"),
+        ));
+    }
+    if !stage.rest && !chosen {
+        let help = "give it `nodes`, `roles`, `count`, `share`, or `rest = true`";
+        findings.push(
+            source
+                .error(at.clone(), format!("the stage `{name}` selects nobody"))
+                .help(help),
+        );
+    }
+    if let (Some(_), Some(share)) = (&stage.count, &stage.share) {
+        findings.push(source.error(
+            share.span.clone(),
+            "a stage has `count` or `share`, this one has both",
+        ));
+    }
+    if let Some(At {
+        value: Amount::Number(_),
+        span,
+    }) = &stage.share
+    {
+        let message = "`share` is a share, as \"5%\"; a number is `count`";
+        findings.push(source.error(span.clone(), message));
+    }
+}
+
+/// Policy is never left behind on a machine that gates (DL-19).
+fn check_policy_stages(
+    source: &Source,
+    file: &PlanFile,
+    required: &[(&NodeDocument, &NodeFile)],
+    findings: &mut Vec<Finding>,
+) {
+    for At { value: stage, .. } in &file.stages {
+        let leaves = [&stage.failed, &stage.silent].into_iter().flatten();
+        let mut bad: Vec<(&std::ops::Range<usize>, &str)> = leaves
+            .filter(|t| t.value == Trouble::Leave)
+            .map(|t| (&t.span, "leave"))
+            .collect();
+        if stage.wait.value == Wait::Sent {
+            bad.push((&stage.wait.span, "sent"));
+        }
+        if bad.is_empty() {
+            continue;
+        }
+        let by_choice = stage.nodes.is_empty() && stage.roles.is_empty();
+        let selected = required.iter().find(|(node, file)| {
+            by_choice
+                || stage.nodes.iter().any(|n| n.value == node.name)
+                || stage
+                    .roles
+                    .iter()
+                    .any(|r| file.roles.iter().any(|of| of.value == r.value))
+        });
+        if let Some((node, _)) = selected {
+            for (span, word) in bad {
+                let message = format!(
+                    "\"{word}\" in a plan that covers policy: the stage `{}` can select {}, which is required",
+                    stage.name.value, node.name
+                );
+                let help = "policy is awaited on every required machine";
+                findings.push(source.error(span.clone(), message).help(help));
+            }
+        }
+    }
+}
+
+/// The plan with what `[config_mgmt]` fills in.
+fn resolved(name: &PlanName, file: &PlanFile, fleet: &FleetDoc) -> PlanDoc {
+    let later = match fleet.config_mgmt.release_watch_secs {
+        0 => fleet
+            .config_mgmt
+            .confirm_secs
+            .saturating_mul(3)
+            .saturating_add(120),
+        given => given,
+    };
+    let stage = |(at, At { value: stage, .. }): (usize, &At<StageFile>)| StageDoc {
+        name: stage.name.value.to_string(),
+        select: Select {
+            nodes: stage.nodes.iter().map(|n| n.value.clone()).collect(),
+            roles: stage.roles.iter().map(|r| r.value.clone()).collect(),
+            count: match (&stage.count, &stage.share) {
+                (
+                    Some(At {
+                        value: Int(count), ..
+                    }),
+                    _,
+                ) => Some(Amount::Number(*count)),
+                (None, share) => share.as_ref().map(|s| s.value),
+            },
+            rest: stage.rest,
+        },
+        healthy: stage.healthy.as_ref().map(|At { value: looks, .. }| Healthy {
+            times: looks.times.0,
+            every_secs: looks.every_secs.0,
+            within_secs: looks.within_secs.map_or(
+                if at == 0 {
+                    fleet.config_mgmt.canary_deadline_secs
+                } else {
+                    later
+                },
+                |within| within.0,
+            ),
+        }),
+        failed: stage.failed.as_ref().map(|t| t.value),
+        silent: stage.silent.as_ref().map(|t| t.value),
+        tolerate: stage.tolerate,
+        batch: stage.batch.as_ref().map(|b| b.value),
+        wait: stage.wait.value,
+    };
+    PlanDoc {
+        name: name.clone(),
+        covers: file.covers.iter().map(|c| c.value.clone()).collect(),
+        check: file.check.clone(),
+        approvals: file.approvals.0,
+        actors: file.actors.clone(),
+        absent: file.absent,
+        legs: file.legs,
+        stages: file.stages.iter().enumerate().map(stage).collect(),
+    }
+}

@@ -61,6 +61,14 @@ pub enum MirrorError {
         /// Why not.
         source: std::io::Error,
     },
+    /// The credentials cannot be read.
+    #[error("cannot read `forge.credentials_file` {}: {source}", path.display())]
+    Credentials {
+        /// Which.
+        path: PathBuf,
+        /// Why not.
+        source: std::io::Error,
+    },
     /// The commit is not in the mirror.
     #[error("commit {} is not in the mirror {}: fetch first, or the branch no longer has it", commit.short(), path.display())]
     NoCommit {

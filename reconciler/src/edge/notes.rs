@@ -22,7 +22,9 @@ use meshplan_schemas::envelope::{SignError, Signer};
 use meshplan_schemas::ident::CommitId;
 use meshplan_schemas::limits::NOTE_BYTES;
 
-use super::mirror::{Guard, LOCK_WAIT, Mirror, NOTES_REF, Person, Remote, patiently, signature, tidy};
+use super::mirror::{
+    Guard, LOCK_WAIT, Mirror, NOTES_REF, Person, Remote, is_damage, patiently, signature, tidy,
+};
 use crate::pure::act::UnsignedBlock;
 use crate::pure::note;
 pub use clone::{authors_in, commit_in, record_in};
@@ -214,7 +216,11 @@ impl NotesWriter {
             self.generation = *generation;
             self.absorbed = None;
         }
-        work(&self.repo, &mut self.absorbed)
+        work(&self.repo, &mut self.absorbed).inspect_err(|e| {
+            if is_damage(e) {
+                guard.report(&format!("the notes: {}", e.message()));
+            }
+        })
     }
 }
 

@@ -350,3 +350,39 @@ fn a_mirror_that_is_replaced_takes_its_unpushed_notes_along() {
     assert_eq!(notes.push(at()), PushOutcome::Pushed);
     assert_eq!(note::blocks(&show(&world, &world.bare(), &head)).len(), 2);
 }
+
+// holds: FG-3, DL-10
+#[test]
+fn damage_that_the_journal_meets_is_repaired_by_the_next_fetch() {
+    let world = World::new();
+    let head = world.merge("a", "1");
+    let mut mirror = world.mirror();
+    mirror.fetch().unwrap();
+    let mut notes = mirror.notes().unwrap();
+    let mut journal = Journal::default();
+    notes.append(&[journal.block(&head)], at()).unwrap();
+    assert_eq!(notes.push(at()), PushOutcome::Pushed);
+    drop((notes, mirror));
+    // A folder of the notes that a power cut left empty.
+    let first = head.as_str().get(..2).unwrap();
+    let id = world.git(
+        &world.mirror_path(),
+        &["rev-parse", &format!("{NOTES_REF}:{first}")],
+    );
+    let (a, b) = id.split_at(2);
+    let object = world.mirror_path().join("objects").join(a).join(b);
+    fs::remove_file(&object).unwrap();
+    fs::write(&object, "").unwrap();
+    let mut mirror = world.mirror();
+    let mut notes = mirror.notes().unwrap();
+    let block = journal.block(&head);
+    let error = notes.append(std::slice::from_ref(&block), at()).unwrap_err();
+    assert!(
+        error.to_string().contains("the next fetch replaces it"),
+        "{error}"
+    );
+    mirror.fetch().unwrap();
+    notes.append(&[block], at()).unwrap();
+    assert_eq!(notes.push(at()), PushOutcome::Pushed);
+    assert_eq!(note::blocks(&show(&world, &world.bare(), &head)).len(), 2);
+}

@@ -6,7 +6,7 @@ use git2::{Direction, ErrorClass, ErrorCode, FetchOptions, Oid, PushOptions, Rem
 use meshplan_schemas::ident::CommitId;
 
 use super::super::git_transport::{CallError, Credentials, Failure, call, shown};
-use super::{HEAD_REF, LOCK_WAIT, MirrorError, NOTES_REF, REMOTE_NOTES_REF, commit_id, patiently};
+use super::{HEAD_REF, LOCK_WAIT, MirrorError, NOTES_REF, REMOTE_NOTES_REF, commit_id, is_damage, patiently};
 use crate::config::Config;
 
 /// Where the fleet repo lives. The branch is named here and nowhere guessed: a remote's HEAD means nothing to us.
@@ -143,9 +143,7 @@ impl FetchError {
         match (error.class(), error.code()) {
             (_, ErrorCode::Auth) => Self::Auth { url, why },
             (ErrorClass::Repository, ErrorCode::NotFound) => Self::NotARepository { url, why },
-            (ErrorClass::Odb | ErrorClass::Zlib | ErrorClass::Object | ErrorClass::Tree, _) => {
-                Self::Damaged { url, why }
-            }
+            _ if is_damage(error) => Self::Damaged { url, why },
             _ => Self::Other { url, why },
         }
     }

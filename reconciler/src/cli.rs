@@ -8,16 +8,16 @@ use clap::{Parser, Subcommand};
 pub mod check;
 pub mod client;
 pub mod deliveries;
-//X pub mod demo;
-//X pub mod envelope;
+pub mod demo;
+pub mod envelope;
 pub mod exit;
 pub mod fleet;
-//X pub mod init;
+pub mod forge;
+pub mod init;
 pub mod invite;
-//X pub mod node;
-//X pub mod notes;
-//X pub mod policy;
-//X pub mod schema;
+pub mod node;
+pub mod policy;
+pub mod schema;
 pub mod serve;
 mod table;
 
@@ -28,7 +28,12 @@ use exit::Exit;
 #[command(name = "meshplan", version, max_term_width = 100)]
 pub struct Cli {
     /// The reconciler's configuration; needed by what talks to a running reconciler.
-    #[arg(long, global = true, env = "MESHPLAN_CONFIG", default_value = "/etc/meshplan/meshplan.toml")]
+    #[arg(
+        long,
+        global = true,
+        env = "MESHPLAN_CONFIG",
+        default_value = "/etc/meshplan/meshplan.toml"
+    )]
     pub config: PathBuf,
     /// Answer in JSON.
     #[arg(long, global = true)]
@@ -42,9 +47,9 @@ pub struct Cli {
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Show a whole fleet at work on this machine: a forge, a reconciler, three hosts.
-    //X Demo(demo::Args),
+    Demo(demo::Args),
     /// Make a fleet repository that works, and the keys and configuration of its reconciler.
-    //X Init(init::Args),
+    Init(init::Args),
     /// Run the reconciler.
     Serve,
     /// Check a fleet repository as the reconciler would.
@@ -56,19 +61,16 @@ pub enum Command {
     #[command(subcommand)]
     Fleet(fleet::Args),
     /// Records of nodes in a fleet repository.
-    #[command(subcommand)]
-    //X Node(node::Args),
+    Node(node::Args),
     /// The effective policy of a node.
-    #[command(subcommand)]
-    //X Policy(policy::Args),
-    /// The record that is kept in git.
-    #[command(subcommand)]
-    //X Notes(notes::Args),
+    Policy(policy::Args),
     /// Explain signed orders.
+    Envelope(envelope::Args),
+    /// Print the JSON Schema of a document.
+    Schema(schema::Args),
+    /// A small forge for trying things: real git over HTTP before bare repositories.
     #[command(subcommand)]
-    //X Envelope(envelope::Args),
-    //X /// Print the JSON Schema of a document.
-    //X Schema(schema::Args),
+    Forge(forge::Args),
 }
 
 impl Cli {
@@ -76,19 +78,27 @@ impl Cli {
     ///
     /// # Errors
     /// What cannot be said in an exit code alone; the caller prints the chain.
-    pub async fn run(&self, out: &mut dyn Write) -> anyhow::Result<Exit> {
-        match &self.command {
-            //X Command::Demo(args) => demo::run(args, self.json, out).await,
-            //X Command::Init(args) => init::run(args, self.json, out),
-            Command::Serve => serve::run(&self.config).await,
-            Command::Check(args) => check::run(args, out),
-            Command::Deliveries(args) => deliveries::run(args, &self.config, self.json, out).await,
-            Command::Fleet(args) => fleet::run(args, &self.config, self.json, out).await,
-            //X Command::Node(args) => node::run(args, self.json, out),
-            //X Command::Policy(args) => policy::run(args, self.json, out),
-            //X Command::Notes(args) => notes::run(args, &self.config, self.json, out),
-            //X Command::Envelope(args) => envelope::run(args, self.json, out),
-            //X Command::Schema(args) => schema::run(args, out),
+    pub async fn run(self, out: &mut dyn Write) -> anyhow::Result<Exit> {
+        let Self {
+            config,
+            json,
+            command,
+        } = self;
+        match command {
+            Command::Demo(args) => demo::run(&args, json, out).await,
+            Command::Init(args) => init::run(&args, json, out),
+            Command::Serve => serve::run(&config).await,
+            Command::Check(mut args) => {
+                args.json |= json;
+                check::run(&args, out)
+            }
+            Command::Deliveries(args) => deliveries::run(&args, &config, json, out).await,
+            Command::Fleet(args) => fleet::run(&args, &config, json, out).await,
+            Command::Node(args) => node::run(&args, out),
+            Command::Policy(args) => policy::run(&args, out),
+            Command::Envelope(args) => envelope::run(&args, out),
+            Command::Schema(args) => schema::run(&args, out),
+            Command::Forge(args) => forge::run(&args, out).await,
         }
     }
 }

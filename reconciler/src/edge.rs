@@ -5,6 +5,7 @@ pub mod admission;
 pub mod clock;
 pub mod desk;
 pub mod enrol;
+pub mod foundation;
 pub mod git_server;
 pub mod git_transport;
 pub mod health;

@@ -11,7 +11,10 @@ use meshplan_reconciler::cli::exit::Exit;
 fn main() -> ExitCode {
     let cli = Cli::parse();
     // One TLS provider for the whole process, before anything could want one.
-    if rustls::crypto::ring::default_provider().install_default().is_err() {
+    if rustls::crypto::ring::default_provider()
+        .install_default()
+        .is_err()
+    {
         return Exit::Internal.into();
     }
     tracing_subscriber::fmt()
@@ -41,5 +44,8 @@ fn failed(error: &anyhow::Error) -> ExitCode {
     let mut err = anstream::stderr();
     // Where not even this can be written there is nobody to tell.
     let _ = writeln!(err, "error: {error:#}");
-    error.downcast_ref::<No>().map_or(Exit::Internal, |no| no.exit).into()
+    error
+        .downcast_ref::<No>()
+        .map_or(Exit::Internal, |no| no.exit)
+        .into()
 }

@@ -52,7 +52,12 @@ pub struct Signers {
 
 impl std::fmt::Debug for Signers {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Signers({}, {})", self.author.key_id(), self.timestamp.key_id())
+        write!(
+            f,
+            "Signers({}, {})",
+            self.author.key_id(),
+            self.timestamp.key_id()
+        )
     }
 }
 
@@ -110,16 +115,32 @@ impl Engine {
                 next
             }
             Err(error) => {
-                tracing::error!(error = &error as &dyn std::error::Error, "the pass failed and is tried again");
-                self.health.set("pass", format!("the last pass failed: {}", chain(&error)));
-                self.clock.now().checked_add(jiff::SignedDuration::from_secs(AGAIN_SECS)).ok()
+                tracing::error!(
+                    error = &error as &dyn std::error::Error,
+                    "the pass failed and is tried again"
+                );
+                self.health
+                    .set("pass", format!("the last pass failed: {}", chain(&error)));
+                self.clock
+                    .now()
+                    .checked_add(jiff::SignedDuration::from_secs(AGAIN_SECS))
+                    .ok()
             }
         }
     }
 
     async fn try_pass(&mut self) -> Result<Option<Timestamp>, PassError> {
-        let inbox: Vec<String> = self.store.inbox_open().await?.into_iter().map(|row| row.id).collect();
-        let mut news = self.repository.look(!inbox.is_empty(), &self.store, &self.health, self.clock.now()).await?;
+        let inbox: Vec<String> = self
+            .store
+            .inbox_open()
+            .await?
+            .into_iter()
+            .map(|row| row.id)
+            .collect();
+        let mut news = self
+            .repository
+            .look(!inbox.is_empty(), &self.store, &self.health, self.clock.now())
+            .await?;
         let mut next = None;
         for _ in 0..ROUNDS {
             let act = self.decide_once(&news).await?;
@@ -172,9 +193,14 @@ impl Engine {
 
     /// The trees of all open deliveries, of the commits before them, and of the new commits.
     async fn trees(&mut self, snapshot: &Snapshot, news: &News) -> BTreeMap<CommitId, Tree> {
-        let open = snapshot.deliveries.values().filter(|d| !d.state.is_final() || d.order == snapshot.counters.order);
-        let mut wanted: Vec<CommitId> =
-            open.flat_map(|d| std::iter::once(&d.commit).chain(&d.previous)).cloned().collect();
+        let open = snapshot
+            .deliveries
+            .values()
+            .filter(|d| !d.state.is_final() || d.order == snapshot.counters.order);
+        let mut wanted: Vec<CommitId> = open
+            .flat_map(|d| std::iter::once(&d.commit).chain(&d.previous))
+            .cloned()
+            .collect();
         wanted.extend(news.commits.iter().map(|c| c.commit.clone()));
         wanted.sort();
         wanted.dedup();
@@ -184,7 +210,11 @@ impl Engine {
                 trees.insert(commit, tree);
             }
         }
-        let newest = snapshot.deliveries.values().max_by_key(|d| d.order).map(|d| &d.commit);
+        let newest = snapshot
+            .deliveries
+            .values()
+            .max_by_key(|d| d.order)
+            .map(|d| &d.commit);
         if let Some(Tree::Composed(tree)) = newest.and_then(|commit| trees.get(commit)) {
             self.health.set_roster(Arc::clone(tree));
         }
@@ -195,7 +225,10 @@ impl Engine {
     /// Reads content that assignments and accepted scopes name and that is not in memory yet.
     async fn read_contents(&mut self, snapshot: &Snapshot) -> Result<(), PassError> {
         let assigned = snapshot.assignments.iter().flat_map(|((_, scope), assignment)| {
-            [&assignment.assigned, &assignment.proven].into_iter().flatten().map(move |c| (scope, c.digest))
+            [&assignment.assigned, &assignment.proven]
+                .into_iter()
+                .flatten()
+                .map(move |c| (scope, c.digest))
         });
         let texts = snapshot.accepted.get(&Scope::Policy).map(|c| c.digest);
         let missing: Vec<(bool, Digest)> = assigned
@@ -206,10 +239,14 @@ impl Engine {
             .map(|(scope, digest)| (*scope == Scope::Policy, digest))
             .collect();
         for (policy, digest) in missing {
-            let Some(bytes) = self.store.content(digest).await? else { continue };
+            let Some(bytes) = self.store.content(digest).await? else {
+                continue;
+            };
             let wrong = |source| PassError::Content { digest, source };
             if policy {
-                self.contents.policies.insert(digest, Arc::new(serde_json::from_slice(&bytes).map_err(wrong)?));
+                self.contents
+                    .policies
+                    .insert(digest, Arc::new(serde_json::from_slice(&bytes).map_err(wrong)?));
             } else {
                 let content: ModuleContent = serde_json::from_slice(&bytes).map_err(wrong)?;
                 self.contents.modules.insert(digest, Arc::new(content));
@@ -254,19 +291,40 @@ impl Engine {
 
     fn sign(&self, act: &Act) -> Result<Signed, PassError> {
         let author = &*self.signers.author;
-        let mut signed = Signed { epochs_standing: act.standing.clone().unwrap_or_default(), ..Signed::default() };
+        let mut signed = Signed {
+            epochs_standing: act.standing.clone().unwrap_or_default(),
+            ..Signed::default()
+        };
         for order in &act.orders {
             signed.orders.push(match order {
-                Order::Epoch { epoch } => {
-                    sealed(epoch, author, OrderKind::Epoch, epoch.epoch, None, epoch.issued_at, &epoch.commit)?
-                }
-                Order::Head { head, .. } => {
-                    sealed(head, author, OrderKind::Head, head.revision, None, head.issued_at, &head.commit)?
-                }
+                Order::Epoch { epoch } => sealed(
+                    epoch,
+                    author,
+                    OrderKind::Epoch,
+                    epoch.epoch,
+                    None,
+                    epoch.issued_at,
+                    &epoch.commit,
+                )?,
+                Order::Head { head, .. } => sealed(
+                    head,
+                    author,
+                    OrderKind::Head,
+                    head.revision,
+                    None,
+                    head.issued_at,
+                    &head.commit,
+                )?,
                 Order::Declaration { declaration: d } => {
                     let commit = d.modules.first().map(|m| &m.commit);
-                    let mut order =
-                        sealed_for(d, author, OrderKind::Declaration, d.sequence, Some(d.node), d.issued_at)?;
+                    let mut order = sealed_for(
+                        d,
+                        author,
+                        OrderKind::Declaration,
+                        d.sequence,
+                        Some(d.node),
+                        d.issued_at,
+                    )?;
                     order.commit = commit.cloned();
                     order
                 }
@@ -275,14 +333,20 @@ impl Engine {
         for block in &act.blocks {
             let signature = author.sign(&note::signed_bytes(&block.text))?;
             let text = note::seal(&block.text, &author.key_id(), &signature);
-            signed.blocks.push(SignedBlock { mark: block.mark.clone(), commit: block.commit.clone(), text });
+            signed.blocks.push(SignedBlock {
+                mark: block.mark.clone(),
+                commit: block.commit.clone(),
+                text,
+            });
         }
         Ok(signed)
     }
 
     /// Makes a timestamp when the head is new, or the last one is a day old (SG-9).
     async fn renew_timestamp(&self) -> Result<(), PassError> {
-        let Some(head) = self.store.newest_head().await? else { return Ok(()) };
+        let Some(head) = self.store.newest_head().await? else {
+            return Ok(());
+        };
         let now = self.clock.now().as_second();
         if let Some(last) = self.store.newest_timestamp().await?
             && let Ok(envelope) = meshplan_schemas::envelope::Envelope::read(last.envelope.as_bytes())
@@ -305,8 +369,14 @@ impl Engine {
             valid_to: now + TIMESTAMP_VALID_SECS,
         };
         let number = u64::try_from(now).unwrap_or(0);
-        let order =
-            sealed_for(&payload, &*self.signers.timestamp, OrderKind::Timestamp, number, None, payload.issued_at)?;
+        let order = sealed_for(
+            &payload,
+            &*self.signers.timestamp,
+            OrderKind::Timestamp,
+            number,
+            None,
+            payload.issued_at,
+        )?;
         self.store.put_timestamp(&order).await?;
         self.mesh.publish();
         Ok(())

@@ -14,9 +14,15 @@ fn tree(museum: &Path, defect: &Path) -> (SourceTree, Vec<Finding>) {
     let (base, _) = check::read(&museum.join("_base"), None).unwrap();
     let (over, findings) = check::read(defect, None).unwrap();
     assert_eq!(findings, []);
-    let of_base = base.iter().filter(|(path, _)| over.get(path).is_none() && !gone.lines().any(|g| g == *path));
-    let own = over.iter().filter(|(path, _)| !["expected.txt", "gone.txt"].contains(path));
-    let entries = of_base.chain(own).map(|(path, e)| (path.into(), e.kind, e.bytes.clone()));
+    let of_base = base
+        .iter()
+        .filter(|(path, _)| over.get(path).is_none() && !gone.lines().any(|g| g == *path));
+    let own = over
+        .iter()
+        .filter(|(path, _)| !["expected.txt", "gone.txt"].contains(path));
+    let entries = of_base
+        .chain(own)
+        .map(|(path, e)| (path.into(), e.kind, e.bytes.clone()));
     SourceTree::from_entries(entries.collect())
 }
 
@@ -40,7 +46,11 @@ fn every_bad_tree_is_refused_with_the_words_that_a_person_reads() {
             Err(TreeError::NoFleet(why)) => vec![Finding::of_file("", why)],
         };
         assert!(!said.is_empty(), "{} is taken without a word", defect.display());
-        assert!(said.is_sorted(), "{}: the findings are not in order", defect.display());
+        assert!(
+            said.is_sorted(),
+            "{}: the findings are not in order",
+            defect.display()
+        );
         let said: String = said.iter().map(|f| f.render(false) + "\n\n").collect();
         let expected = std::fs::read_to_string(defect.join("expected.txt")).unwrap_or_default();
         if said != expected {

@@ -1,107 +1,88 @@
-//! The fleet repository that the worlds start from: three nodes, one module, one plan, a second between looks.
-//!
-//! `meshplan init` has made fleet.toml with the fleet's author; these files stand beside it.
+//! The fleet repository that the worlds start from: `examples/quickstart`, signed for by the world's own author.
 
-/// The nodes; the first is the plan's canary.
-pub const NODES: [&str; 3] = ["ace", "bob", "cas"];
+use std::fs;
+use std::path::Path;
 
-/// The page that the module brings to each node, by its path on the node.
-pub const PAGE: &str = "srv/web/index.html";
+use anyhow::{Context, Result};
+use toml::Table;
 
-/// The rendered file.
-pub const CONF: &str = "etc/web/web.conf";
+use crate::house::workspace;
 
-/// A word that the module's probe does not bear in the page.
-pub const BROKEN: &str = "broken";
+/// The example's nodes; the first is its plan's canary.
+pub const NODES: [&str; 3] = ["ace", "bea", "cid"];
+/// The others.
+pub const REST: [&str; 2] = ["bea", "cid"];
 
-/// The files, with their text.
-#[must_use]
-pub fn files() -> Vec<(String, String)> {
-    let mut files: Vec<(String, String)> = FILES
-        .iter()
-        .map(|(p, t)| ((*p).to_owned(), (*t).to_owned()))
-        .collect();
-    for (number, node) in NODES.iter().enumerate() {
-        let record = format!(
-            "id = \"0192f0c1-0000-7000-8000-00000000000{number}\"\nroles = [\"web\"]\n\n[vars]\nsite = \"ams\"\n"
-        );
-        files.push((format!("nodes/{node}.toml"), record));
-    }
-    files
+/// A plain file that the module brings, in the repository and on a node.
+pub const PAGE: Place = Place {
+    source: "modules/web/files/motd.txt",
+    node: "srv/web/motd.txt",
+};
+
+/// The rendered file that the module's probe reads.
+pub const CONF: Place = Place {
+    source: "modules/web/files/web.conf.j2",
+    node: "etc/web/web.conf",
+};
+
+/// The text of [`PAGE`] in the example.
+pub const FIRST: &str = "This file is the same on every node.\n";
+
+/// Another.
+pub const SECOND: &str = "This file has been changed.\n";
+
+/// A text for [`CONF`] that the probe does not bear.
+pub const BROKEN: &str = "port = none\n";
+
+/// Where a file's text comes from and where it goes.
+#[derive(Debug, Clone, Copy)]
+pub struct Place {
+    /// Its path in the repository.
+    pub source: &'static str,
+    /// Its path from the node's root.
+    pub node: &'static str,
 }
 
-/// What fleet.toml gets beside what `init` wrote: windows and intervals for tests.
-pub const SHORT_TIMES: &str = r#"
-heartbeat_secs = 2
+/// Lays the example over what `meshplan init` has made in `work`, whose fleet, branch and authors stay.
+///
+/// # Errors
+/// A file cannot be read or written, or is no TOML.
+pub fn lay(work: &Path) -> Result<()> {
+    let example = workspace().join("examples/quickstart");
+    let made = table(&work.join("fleet.toml"))?;
+    let mut fleet = table(&example.join("fleet.toml"))?;
+    for own in ["fleet", "branch", "authors"] {
+        let value = made
+            .get(own)
+            .with_context(|| format!("init writes `{own}` into fleet.toml"))?;
+        fleet.insert(own.to_owned(), value.clone());
+    }
+    for room in ["nodes", "modules", "plans", "policy", "checks"] {
+        if work.join(room).exists() {
+            fs::remove_dir_all(work.join(room))?;
+        }
+        if example.join(room).exists() {
+            copy(&example.join(room), &work.join(room))?;
+        }
+    }
+    fs::write(work.join("fleet.toml"), toml::to_string(&fleet)?).context("fleet.toml can be written")
+}
 
-[config_mgmt]
-confirm_secs = 6
-canary_deadline_secs = 30
-release_watch_secs = 30
-"#;
+fn table(path: &Path) -> Result<Table> {
+    let text = fs::read_to_string(path).with_context(|| format!("{} can be read", path.display()))?;
+    toml::from_str(&text).with_context(|| format!("{} is TOML", path.display()))
+}
 
-const FILES: &[(&str, &str)] = &[
-    ("policy/base.toml", "[qos]\nartifact_kib_per_sec = 2000\n"),
-    ("policy/roles/web.toml", "[qos]\napply_cpu_weight = 50\n"),
-    (
-        "plans/default.toml",
-        r#"covers = ["*"]
-
-[[stage]]
-name = "canary"
-nodes = ["ace"]
-healthy = { times = 2, every_secs = 1, within_secs = 30 }
-failed = "roll-back"
-silent = "roll-back"
-
-[[stage]]
-name = "rest"
-rest = true
-healthy = { times = 1, every_secs = 1, within_secs = 30 }
-failed = "roll-back"
-silent = "roll-back"
-"#,
-    ),
-    (
-        "modules/web/module.toml",
-        r#"description = "A page, its settings, and a probe that reads it"
-roles = ["web"]
-
-[settings.port]
-type = "integer"
-default = 8080
-
-[[directory]]
-id = "root"
-path = "/srv/web"
-mode = "0755"
-
-[[file]]
-id = "page"
-path = "/srv/web/index.html"
-source = "files/index.html"
-mode = "0644"
-
-[[file]]
-id = "conf"
-path = "/etc/web/web.conf"
-source = "files/web.conf.j2"
-mode = "0644"
-
-[[link]]
-id = "current"
-path = "/srv/current"
-target = "web"
-
-[[probe]]
-id = "readable"
-command = ["sh", "-c", "! grep -q broken \"$MESHPLAN_ROOT/srv/web/index.html\""]
-timeout_secs = 5
-"#,
-    ),
-    ("modules/web/files/index.html", "<p>one</p>\n"),
-    (
-        "modules/web/files/web.conf.j2",
-        "name = {{ node.name }}\nsite = {{ node.vars.site }}\nport = {{ settings.port }}\n",
-    ),
-];
+fn copy(from: &Path, to: &Path) -> Result<()> {
+    fs::create_dir_all(to)?;
+    for entry in fs::read_dir(from)? {
+        let entry = entry?;
+        let target = to.join(entry.file_name());
+        if entry.file_type()?.is_dir() {
+            copy(&entry.path(), &target)?;
+        } else {
+            fs::copy(entry.path(), target)?;
+        }
+    }
+    Ok(())
+}

@@ -19,7 +19,7 @@ use tempfile::TempDir;
 
 use crate::forge::Forge;
 use crate::program::{Program, Said, clean, path};
-use crate::tree;
+use crate::tree::{self, Place};
 
 /// How long a world waits for what should come.
 pub const PATIENCE: Duration = Duration::from_secs(90);
@@ -76,7 +76,7 @@ impl World {
         world.wait_for(&head, "delivered")?;
         for node in tree::NODES {
             world.poll(&format!("{node} has the page"), |w| {
-                Ok(w.on_node(node, tree::PAGE).is_ok())
+                Ok(w.at(node, tree::PAGE).is_ok())
             })?;
         }
         Ok(world)
@@ -97,20 +97,7 @@ impl World {
             &self.forge.url(REPO),
         ]);
         Said::of(init)?.ok()?;
-        for room in ["nodes", "modules", "plans", "policy", "checks"] {
-            let room = work.join(room);
-            if room.exists() {
-                fs::remove_dir_all(room)?;
-            }
-        }
-        let fleet = fs::read_to_string(work.join("fleet.toml")).context("init makes fleet.toml")?;
-        let mut fleet: toml::Table = toml::from_str(&fleet).context("init's fleet.toml is TOML")?;
-        let short: toml::Table = toml::from_str(tree::SHORT_TIMES)?;
-        fleet.extend(short);
-        self.write("fleet.toml", &toml::to_string(&fleet)?)?;
-        for (path, text) in tree::files() {
-            self.write(&path, &text)?;
-        }
+        tree::lay(&work)?;
         self.configure_forge("poll_secs", 1)?;
         if !work.join(".git").exists() {
             self.git(&["init", "--quiet", "--initial-branch=main"])?;
@@ -174,6 +161,14 @@ impl World {
     pub fn on_node(&self, node: &str, path: &str) -> Result<String> {
         let path = self.root_of(node).join(path);
         fs::read_to_string(&path).with_context(|| format!("{} can be read", path.display()))
+    }
+
+    /// What a node has at a place of the tree.
+    ///
+    /// # Errors
+    /// It is not there.
+    pub fn at(&self, node: &str, place: Place) -> Result<String> {
+        self.on_node(node, place.node)
     }
 
     /// Changes the reconciler's configuration; it counts from the next [`World::serve`] on.
@@ -253,8 +248,14 @@ impl World {
     /// # Errors
     /// One of them says no, or does not come.
     pub fn enrol(&mut self, node: &str) -> Result<()> {
-        let invitation = self.meshplan_json(&["fleet", "invite", node])?;
-        let token = invitation["token"]
+        // The record that invites it stands in the repository, which must have been read.
+        self.poll(&format!("the reconciler knows {node}"), |w| {
+            let status = w.meshplan_json(&["fleet", "status"])?;
+            let nodes = status["nodes"].as_array().context("a status has nodes")?;
+            Ok(nodes.iter().any(|n| n["name"] == node))
+        })?;
+        let invitations = self.meshplan_json(&["fleet", "invite", node])?;
+        let token = invitations[0]["token"]
             .as_str()
             .context("an invitation has a token")?
             .to_owned();
@@ -380,7 +381,7 @@ impl World {
         self.head()
     }
 
-    /// Writes one file, commits and pushes it: a merge. Gives the commit.
+    /// Writes one file, commits all that has changed and pushes it: a merge. Gives the commit.
     ///
     /// # Errors
     /// git says no.

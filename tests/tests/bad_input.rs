@@ -8,11 +8,9 @@ use anyhow::{Context, Result, ensure};
 use data_encoding::BASE64;
 use scenarios::program::{Said, clean};
 use scenarios::skip::skip;
-use scenarios::tree::PAGE;
+use scenarios::tree::{FIRST, PAGE, SECOND};
 use scenarios::world::World;
 use serde_json::Value;
-
-const SOURCE: &str = "modules/web/files/index.html";
 
 // holds: FG-2
 #[test]
@@ -21,7 +19,7 @@ fn a_webhook_that_is_not_signed_with_the_secret_is_refused_and_moves_nothing() -
     world.configure_forge("poll_secs", 3600)?;
     world.kill_reconciler()?;
     world.serve()?;
-    let commit = world.merge(SOURCE, "<p>two</p>\n")?;
+    let commit = world.merge(PAGE.source, SECOND)?;
     let body = world.push_event(&commit);
     ensure!(world.webhook(&body, "one", Some("another secret"))? == 401);
     ensure!(
@@ -54,18 +52,18 @@ fn a_repository_that_is_not_there_is_named_and_taken_up_when_it_comes() -> Resul
     let (there, away) = (world.forge.folder("fleet.git"), world.forge.folder("away.git"));
     fs::rename(&there, &away)?;
     world.serve()?;
-    world.poll("the log names the repository", |w| {
-        Ok(w.reconciler_log().contains("fleet.git"))
-    })?;
-    let log = world.reconciler_log();
+    let trouble = trouble(&mut world, "fleet.git")?;
     ensure!(
-        log.contains("not there") || log.contains("not found") || log.contains("404"),
-        "{log}"
+        trouble.contains("not found") || trouble.contains("not there"),
+        "{trouble}"
     );
     fs::rename(&away, &there)?;
     let head = world.head()?;
     world.poll("the first commit is known", |w| {
         Ok(w.meshplan(&["deliveries", "show", &head])?.code == Some(0))
+    })?;
+    world.poll("the trouble is over", |w| {
+        Ok(!w.meshplan(&["fleet", "status"])?.ok()?.contains("fleet.git"))
     })?;
     Ok(())
 }
@@ -74,15 +72,23 @@ fn a_repository_that_is_not_there_is_named_and_taken_up_when_it_comes() -> Resul
 fn an_address_that_is_no_repository_is_called_so() -> Result<()> {
     let mut world = World::new("nogit")?;
     // The reconciler's own status page: HTTP, and no git.
-    let address = format!("http://{}/", world.address());
+    let address = format!("http://{}", world.address());
     world.configure_forge("url", address.clone())?;
     world.serve()?;
-    world.poll("the log says that it is no repository", |w| {
-        let log = w.reconciler_log();
-        Ok(log.contains(&address)
-            && (log.contains("no git repository") || log.contains("not a git repository")))
-    })?;
+    let trouble = trouble(&mut world, &address)?;
+    ensure!(trouble.contains("git"), "{trouble}");
     Ok(())
+}
+
+/// The line of `fleet status` that has `word`, once it is there.
+fn trouble(world: &mut World, word: &str) -> Result<String> {
+    let mut line = None;
+    world.poll(&format!("`fleet status` tells of {word}"), |w| {
+        let status = w.meshplan(&["fleet", "status"])?.ok()?;
+        line = status.lines().find(|l| l.contains(word)).map(str::to_owned);
+        Ok(line.is_some())
+    })?;
+    line.context("just seen")
 }
 
 // holds: FR-1
@@ -133,13 +139,13 @@ fn an_old_order_a_changed_one_and_one_of_another_fleet_are_refused_on_the_node_w
     let said = verify(&world, &flipped)?.refused_with(1)?;
     ensure!(said.contains("does not verify"), "{said}");
 
-    let commit = world.merge(SOURCE, "<p>two</p>\n")?;
+    let commit = world.merge(PAGE.source, SECOND)?;
     world.wait_for(&commit, "delivered")?;
     let said = verify(&world, &kept)?.refused_with(1)?;
     ensure!(said.contains("older than"), "{said}");
 
     let mut other = World::with_three_hosts("stranger")?;
-    let commit = other.merge(SOURCE, "<p>two</p>\n")?;
+    let commit = other.merge(PAGE.source, SECOND)?;
     other.wait_for(&commit, "delivered")?;
     let foreign = newest_declaration(&other.root_of("ace"))?;
     let said = verify(&world, &foreign)?.refused_with(1)?;
@@ -166,9 +172,9 @@ fn a_truncated_ledger_means_unknown_and_nothing_is_removed_on_its_word() -> Resu
         fs::write(ledger, "")?;
     }
     world.run_host("ace")?;
-    let commit = world.merge(SOURCE, "<p>two</p>\n")?;
+    let commit = world.merge(PAGE.source, SECOND)?;
     world.poll("the host goes on, and nothing is missing meanwhile", |w| {
-        Ok(w.on_node("ace", PAGE)? == "<p>two</p>\n")
+        Ok(w.at("ace", PAGE)? == SECOND)
     })?;
     world.wait_for(&commit, "delivered")?;
     Ok(())
@@ -189,15 +195,15 @@ fn a_full_disk_fails_the_apply_before_a_target_is_touched_and_is_reported() -> R
     let head = world.head()?;
     world.wait_for(&head, "delivered")?;
     disk.fill()?;
-    let commit = world.merge(SOURCE, &"<p>long</p>\n".repeat(40_000))?;
+    let commit = world.merge(PAGE.source, &SECOND.repeat(20_000))?;
     let mut pages = Vec::new();
     world.poll("it is taken back", |w| {
-        pages.push(w.on_node("ace", PAGE)?);
+        pages.push(w.at("ace", PAGE)?);
         Ok(w.meshplan_json(&["deliveries", "show", &commit])
             .is_ok_and(|s| s["state"] == "rolled-back"))
     })?;
     ensure!(
-        pages.iter().all(|page| page == "<p>one</p>\n"),
+        pages.iter().all(|page| page == FIRST),
         "the page was touched on a full disk"
     );
     let why = world.meshplan(&["deliveries", "why", &commit])?.ok()?;

@@ -1,28 +1,24 @@
 //! What dies, comes back; what is lost, is found: kill -9 in the midst of a walk, a webhook that never came.
 
 use anyhow::{Result, ensure};
-use scenarios::tree::{NODES, PAGE};
+use scenarios::tree::{FIRST, NODES, PAGE, REST, SECOND};
 use scenarios::world::World;
-
-const SOURCE: &str = "modules/web/files/index.html";
 
 // holds: SG-8
 #[test]
 fn a_reconciler_killed_in_the_midst_of_a_walk_ends_it_when_it_is_back() -> Result<()> {
     let mut world = World::with_three_hosts("killed")?;
-    let commit = world.merge(SOURCE, "<p>two</p>\n")?;
-    world.poll("the walk has begun", |w| {
-        Ok(w.on_node("ace", PAGE)? == "<p>two</p>\n")
-    })?;
+    let commit = world.merge(PAGE.source, SECOND)?;
+    world.poll("the walk has begun", |w| Ok(w.at("ace", PAGE)? == SECOND))?;
     world.kill_reconciler()?;
     ensure!(
-        world.on_node("bob", PAGE)? == "<p>one</p>\n",
+        world.at(REST[0], PAGE)? == FIRST,
         "the walk was over before the kill"
     );
     world.serve()?;
     world.wait_for(&commit, "delivered")?;
     for node in NODES {
-        ensure!(world.on_node(node, PAGE)? == "<p>two</p>\n");
+        ensure!(world.at(node, PAGE)? == SECOND);
     }
     world.poll("the note is written to its end", |w| {
         Ok(w.note(&commit)
@@ -37,7 +33,7 @@ fn a_reconciler_killed_in_the_midst_of_a_walk_ends_it_when_it_is_back() -> Resul
 fn a_webhook_that_never_came_is_made_up_for_by_the_poll() -> Result<()> {
     let mut world = World::with_three_hosts("polled")?;
     // Every merge of these tests is heard by the poll; this one says so.
-    let commit = world.merge(SOURCE, "<p>two</p>\n")?;
+    let commit = world.merge(PAGE.source, SECOND)?;
     world.wait_for(&commit, "delivered")?;
     Ok(())
 }
@@ -46,7 +42,7 @@ fn a_webhook_that_never_came_is_made_up_for_by_the_poll() -> Result<()> {
 #[test]
 fn a_webhook_is_enough_where_no_poll_comes() -> Result<()> {
     let mut world = without_poll("hooked")?;
-    let commit = world.merge(SOURCE, "<p>two</p>\n")?;
+    let commit = world.merge(PAGE.source, SECOND)?;
     let status = world.webhook(&world.push_event(&commit), "one", None)?;
     ensure!(
         (200..300).contains(&status),
@@ -61,7 +57,7 @@ fn a_webhook_is_enough_where_no_poll_comes() -> Result<()> {
 fn a_merge_while_the_reconciler_was_down_is_found_when_it_starts() -> Result<()> {
     let mut world = without_poll("down")?;
     world.kill_reconciler()?;
-    let commit = world.merge(SOURCE, "<p>two</p>\n")?;
+    let commit = world.merge(PAGE.source, SECOND)?;
     world.serve()?;
     world.wait_for(&commit, "delivered")?;
     Ok(())
@@ -81,10 +77,11 @@ fn a_host_killed_in_its_confirm_window_comes_back_with_one_of_the_two_whole() ->
         "modules/web/module.toml",
         &commands.collect::<Vec<_>>().join("\n"),
     )?;
-    let commit = world.merge(SOURCE, "<p>two</p>\n")?;
-    world.poll("the change is on the canary", |w| {
-        Ok(w.on_node("ace", PAGE)? == "<p>two</p>\n")
-    })?;
+    let commit = world.merge(PAGE.source, SECOND)?;
+    world.poll(
+        "the change is on the canary",
+        |w| Ok(w.at("ace", PAGE)? == SECOND),
+    )?;
     world.kill_host("ace")?;
     world.run_host("ace")?;
     let mut state = String::new();
@@ -93,13 +90,9 @@ fn a_host_killed_in_its_confirm_window_comes_back_with_one_of_the_two_whole() ->
         state = shown["state"].as_str().unwrap_or_default().to_owned();
         Ok(state == "delivered" || state == "rolled-back")
     })?;
-    let expected = if state == "delivered" {
-        "<p>two</p>\n"
-    } else {
-        "<p>one</p>\n"
-    };
+    let expected = if state == "delivered" { SECOND } else { FIRST };
     for node in NODES {
-        let page = world.on_node(node, PAGE)?;
+        let page = world.at(node, PAGE)?;
         ensure!(page == expected, "{state}, and {node} has {page:?}");
     }
     Ok(())

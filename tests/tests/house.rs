@@ -326,7 +326,7 @@ fn every_link_in_the_documents_leads_to_a_file() {
 fn commands_and_links_are_found_in_a_document() {
     let text = "Run `meshplan none`.\n```sh\n# a comment\nmeshplan init fleet \\\n  --fleet 'my home'  # why\n\
                 target/debug/meshplan-host --root DIR run > log 2>&1 &\nA=b meshplan deliveries show $(git rev-parse HEAD) | less\n\
-                TOKEN=$(meshplan fleet invite ace)\ngit push\n```\n```toml\nmeshplan = 1\n```\n[a](docs/x.md#y) [b](https://x) [c](#z)\n";
+                TOKEN=$(meshplan fleet invite ace)\nuntil meshplan fleet admit $n; do sleep 1; done\ngit push\n```\n```toml\nmeshplan = 1\n```\n[a](docs/x.md#y) [b](https://x) [c](#z)\n";
     let page = SourceFile::new("README.md", text);
     let found: Vec<(String, Vec<String>)> = documents::commands(&page)
         .into_iter()
@@ -340,6 +340,7 @@ fn commands_and_links_are_found_in_a_document() {
         ("README.md:6 meshplan-host", vec!["--root", "DIR", "run"]),
         ("README.md:7 meshplan", vec!["deliveries", "show", STAND_IN]),
         ("README.md:8 meshplan", vec!["fleet", "invite", "ace"]),
+        ("README.md:9 meshplan", vec!["fleet", "admit", STAND_IN]),
     ];
     let expected: Vec<(String, Vec<String>)> = expected
         .into_iter()

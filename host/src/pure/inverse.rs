@@ -85,7 +85,7 @@ pub enum UndoAct {
     },
 }
 
-/// A path that will be touched, and what stands there now.
+/// A path that will be touched, and the act that brings back what stands there now.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Before {
     /// Whose thing it is.
@@ -94,8 +94,8 @@ pub struct Before {
     pub place: Place,
     /// Where.
     pub path: TargetPath,
-    /// What stands there; none is nothing.
-    pub thing: Option<Thing>,
+    /// The way back.
+    pub act: UndoAct,
 }
 
 /// The act that puts a path into a state.
@@ -130,8 +130,9 @@ pub fn act_to(thing: Option<&Thing>) -> UndoAct {
 /// Makes the way back from what stands at every path that will be touched.
 #[must_use]
 pub fn journal(befores: Vec<Before>) -> Journal {
-    let (mut gone, mut back): (Vec<Before>, Vec<Before>) =
-        befores.into_iter().partition(|before| before.thing.is_none());
+    let (mut gone, mut back): (Vec<Before>, Vec<Before>) = befores
+        .into_iter()
+        .partition(|before| before.act == UndoAct::Remove);
     let depth = |before: &Before| before.path.components().count();
     gone.sort_by(|a, b| depth(b).cmp(&depth(a)).then_with(|| a.path.cmp(&b.path)));
     back.sort_by(|a, b| depth(a).cmp(&depth(b)).then_with(|| a.path.cmp(&b.path)));
@@ -139,7 +140,7 @@ pub fn journal(befores: Vec<Before>) -> Journal {
         .into_iter()
         .chain(back)
         .map(|before| Entry {
-            act: act_to(before.thing.as_ref()),
+            act: before.act,
             name: before.name,
             place: before.place,
             path: before.path,
@@ -160,7 +161,7 @@ mod tests {
             name: None,
             place: Place::Root,
             path: TargetPath::parse(path).unwrap(),
-            thing,
+            act: act_to(thing.as_ref()),
         }
     }
 

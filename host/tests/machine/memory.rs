@@ -371,6 +371,7 @@ fn two_resources_with_one_target_or_a_target_among_the_hosts_own_files_are_refus
             .with("b", vec![file("f", "/f", "y")]),
         Decl::new(1).with("a", vec![file("f", "/var/lib/meshplan/ledger.json", "x")]),
         Decl::new(1).with("a", vec![file("f", "/f", "x"), file("f", "/g", "x")]),
+        Decl::new(1).with("a", vec![link("l", "/l", "/srv"), file("f", "/l/f", "x")]),
     ] {
         let applied = machine.apply(&decl.get(), decl.digest(), 10).unwrap();
         assert!(matches!(applied.end, End::NotBegun { .. }), "{applied:?}");
@@ -581,4 +582,52 @@ fn a_machine_opened_to_look_writes_nothing_and_refuses_to_work() {
     assert!(machine.confirm(1).is_err());
     machine.release_reserve();
     assert_eq!(world.disk.acts(), 0);
+}
+
+// holds: HR-14, B40
+#[test]
+fn a_disk_that_fills_at_any_write_leaves_the_old_or_the_new_and_a_way_to_say_so() {
+    let old = Decl::new(1).with("web", vec![file("f", "/f", "old"), file("gone", "/gone", "x")]);
+    let new = Decl::new(2).with(
+        "web",
+        vec![
+            file("f", "/f", "new"),
+            file("g", "/a/b/g", "g"),
+            link("l", "/l", "f"),
+        ],
+    );
+    let mut ends = [0; 3];
+    for blocks in 0..200 {
+        let world = World::new();
+        let mut machine = world.machine();
+        world::settle(&mut machine, &old);
+        let before = world.targets();
+        // Asked for room it says there is plenty: somebody else fills the disk meanwhile.
+        world.disk.full_after(blocks);
+        match machine
+            .apply(&new.get(), new.digest(), 10)
+            .map(|applied| applied.end)
+        {
+            Ok(End::NotBegun { why }) => {
+                assert!(why.starts_with("no room"), "{why}");
+                ends[0] += 1;
+            }
+            Ok(End::Reverted { why }) => {
+                assert!(why.contains("no storage space"), "{why}");
+                ends[1] += 1;
+            }
+            Ok(End::WindowOpen) => {
+                machine.arm(100).unwrap();
+                machine.confirm(20).unwrap();
+                ends[2] += 1;
+                continue;
+            }
+            other => panic!("{blocks} blocks: {other:?}"),
+        }
+        assert_eq!(world.targets(), before, "{blocks} blocks: not as before");
+        machine.release_reserve();
+        let (_, recovery) = world.open();
+        assert_eq!(recovery.window, Recovered::Clean, "{blocks} blocks");
+    }
+    assert!(ends.iter().all(|n| *n > 0), "{ends:?}");
 }

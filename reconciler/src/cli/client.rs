@@ -37,8 +37,14 @@ impl Client {
     pub fn of(config: &Path) -> anyhow::Result<Self> {
         let config = Config::read(config)?;
         let socket = config.state_dir.join(SOCKET);
-        let http = reqwest::Client::builder().unix_socket(socket.as_path()).tls_certs_only([]).build()?;
-        Ok(Self { http, socket: socket.display().to_string() })
+        let http = reqwest::Client::builder()
+            .unix_socket(socket.as_path())
+            .tls_certs_only([])
+            .build()?;
+        Ok(Self {
+            http,
+            socket: socket.display().to_string(),
+        })
     }
 
     /// Reads.
@@ -59,7 +65,10 @@ impl Client {
         self.take(answer).await
     }
 
-    async fn take<T: DeserializeOwned>(&self, answer: reqwest::Result<reqwest::Response>) -> anyhow::Result<T> {
+    async fn take<T: DeserializeOwned>(
+        &self,
+        answer: reqwest::Result<reqwest::Response>,
+    ) -> anyhow::Result<T> {
         let answer = answer.map_err(|error| No {
             sentence: format!(
                 "cannot reach the reconciler at {}: {error}. Is it running? `meshplan serve --config FILE` starts it; \
@@ -73,7 +82,11 @@ impl Client {
             return Ok(answer.json().await?);
         }
         let body: Value = answer.json().await.unwrap_or_default();
-        let sentence = body.get("error").and_then(Value::as_str).unwrap_or("the reconciler said no").to_owned();
+        let sentence = body
+            .get("error")
+            .and_then(Value::as_str)
+            .unwrap_or("the reconciler said no")
+            .to_owned();
         let exit = match status {
             StatusCode::NOT_FOUND | StatusCode::CONFLICT => Exit::No,
             StatusCode::FORBIDDEN | StatusCode::UNAUTHORIZED => Exit::Refused,

@@ -66,7 +66,9 @@ pub async fn run(args: &Args, config: &Path, json: bool, out: &mut dyn Write) ->
     match args {
         Args::List => list(&client, json, out).await,
         Args::Show { commit } => {
-            let view: DeliveryView = client.get(&format!("/api/deliveries/{}", encoded(commit))).await?;
+            let view: DeliveryView = client
+                .get(&format!("/api/deliveries/{}", encoded(commit)))
+                .await?;
             if json {
                 writeln!(out, "{}", serde_json::to_string_pretty(&view)?)?;
             } else {
@@ -75,7 +77,9 @@ pub async fn run(args: &Args, config: &Path, json: bool, out: &mut dyn Write) ->
             Ok(Exit::Done)
         }
         Args::Why { commit } => {
-            let why: Value = client.get(&format!("/api/deliveries/{}/why", encoded(commit))).await?;
+            let why: Value = client
+                .get(&format!("/api/deliveries/{}/why", encoded(commit)))
+                .await?;
             if json {
                 writeln!(out, "{}", serde_json::to_string_pretty(&why)?)?;
                 return Ok(Exit::Done);
@@ -95,7 +99,15 @@ pub async fn run(args: &Args, config: &Path, json: bool, out: &mut dyn Write) ->
             Ok(Exit::Done)
         }
         Args::Go { commit, again, why } => {
-            say(&client, commit, if *again { "go-again" } else { "go" }, why, json, out).await
+            say(
+                &client,
+                commit,
+                if *again { "go-again" } else { "go" },
+                why,
+                json,
+                out,
+            )
+            .await
         }
         Args::Hold(word) => say(&client, &word.commit, "hold", &word.why, json, out).await,
         Args::Stop(word) => say(&client, &word.commit, "stop", &word.why, json, out).await,
@@ -115,9 +127,18 @@ async fn list(client: &Client, json: bool, out: &mut dyn Write) -> anyhow::Resul
         return Ok(Exit::Done);
     }
     let rows = views.iter().map(|v| {
-        vec![v.name.clone(), format!("{} ({})", v.state, v.code), v.since.strftime("%F %TZ").to_string(), v.subject.clone()]
+        vec![
+            v.name.clone(),
+            format!("{} ({})", v.state, v.code),
+            v.since.strftime("%F %TZ").to_string(),
+            v.subject.clone(),
+        ]
     });
-    writeln!(out, "{}", table::of(&["delivery", "state", "since", "subject"], rows))?;
+    writeln!(
+        out,
+        "{}",
+        table::of(&["delivery", "state", "since", "subject"], rows)
+    )?;
     Ok(Exit::Done)
 }
 
@@ -149,21 +170,31 @@ async fn say(
     out: &mut dyn Write,
 ) -> anyhow::Result<Exit> {
     let said = json!({ "actor": actor(), "why": why });
-    let answer: Value = client.post(&format!("/api/deliveries/{}/{verb}", encoded(commit)), &said).await?;
+    let answer: Value = client
+        .post(&format!("/api/deliveries/{}/{verb}", encoded(commit)), &said)
+        .await?;
     if json {
         writeln!(out, "{}", serde_json::to_string_pretty(&answer)?)?;
     } else {
-        writeln!(out, "{}", answer.get("answer").and_then(Value::as_str).unwrap_or("done"))?;
+        writeln!(
+            out,
+            "{}",
+            answer.get("answer").and_then(Value::as_str).unwrap_or("done")
+        )?;
     }
     Ok(Exit::Done)
 }
 
 /// Who speaks, for the record: the login name of this machine's user.
 fn actor() -> String {
-    std::env::var("SUDO_USER").or_else(|_| std::env::var("USER")).unwrap_or_else(|_| "operator".to_owned())
+    std::env::var("SUDO_USER")
+        .or_else(|_| std::env::var("USER"))
+        .unwrap_or_else(|_| "operator".to_owned())
 }
 
 /// A word of a person as one path segment.
 fn encoded(text: &str) -> String {
-    url::form_urlencoded::byte_serialize(text.as_bytes()).collect::<String>().replace('+', "%20")
+    url::form_urlencoded::byte_serialize(text.as_bytes())
+        .collect::<String>()
+        .replace('+', "%20")
 }

@@ -47,7 +47,9 @@ pub async fn run(args: &Args, config: &Path, json: bool, out: &mut dyn Write) ->
             invite::print(&made, json, out)?;
         }
         Args::Admit { name } => {
-            let answer: Value = client.post(&format!("/api/admissions/{name}"), &json!({})).await?;
+            let answer: Value = client
+                .post(&format!("/api/admissions/{name}"), &json!({}))
+                .await?;
             if json {
                 writeln!(out, "{}", serde_json::to_string_pretty(&answer)?)?;
             } else {
@@ -73,7 +75,11 @@ pub async fn run(args: &Args, config: &Path, json: bool, out: &mut dyn Write) ->
                     n.troubles.join("; "),
                 ]
             });
-            writeln!(out, "{}", table::of(&["node", "presence", "declaration", "epoch", "trouble"], rows))?;
+            writeln!(
+                out,
+                "{}",
+                table::of(&["node", "presence", "declaration", "epoch", "trouble"], rows)
+            )?;
         }
     }
     Ok(Exit::Done)

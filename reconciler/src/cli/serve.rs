@@ -58,7 +58,8 @@ pub async fn run(path: &Path) -> anyhow::Result<Exit> {
 
 async fn on_signal(stop: CancellationToken) {
     use tokio::signal::unix::{SignalKind, signal};
-    let (Ok(mut term), Ok(mut int)) = (signal(SignalKind::terminate()), signal(SignalKind::interrupt())) else {
+    let (Ok(mut term), Ok(mut int)) = (signal(SignalKind::terminate()), signal(SignalKind::interrupt()))
+    else {
         return;
     };
     tokio::select! { _ = term.recv() => {}, _ = int.recv() => {} }
@@ -73,7 +74,9 @@ pub async fn serve(config: &Config, stop: CancellationToken) -> anyhow::Result<(
     let clock = Clock::system();
     std::fs::create_dir_all(&config.state_dir)
         .with_context(|| format!("cannot make the state folder {}", config.state_dir.display()))?;
-    let passphrase = Passphrase::find(config.keys.passphrase_file.as_deref(), |name| std::env::var_os(name))?;
+    let passphrase = Passphrase::find(config.keys.passphrase_file.as_deref(), |name| {
+        std::env::var_os(name)
+    })?;
     let keys = KeyBundle::open(&config.keys.file, &passphrase)?;
     let store = Store::open(&config.state_dir.join("meshplan.db"), clock).await?;
     let waker = Waker::default();
@@ -82,12 +85,23 @@ pub async fn serve(config: &Config, stop: CancellationToken) -> anyhow::Result<(
     let (reports, report_task) = ReportWriter::start(store.clone(), waker.clone());
 
     let credentials = credentials(config.forge.credentials_file.as_deref())?;
-    let remote = Remote { url: config.forge.url.clone(), branch: config.branch.clone(), credentials };
+    let remote = Remote {
+        url: config.forge.url.clone(),
+        branch: config.branch.clone(),
+        credentials,
+    };
     let mirror_path = config.state_dir.join("mirror");
     let mirror = tokio::task::spawn_blocking(move || Mirror::open(&mirror_path, remote)).await??;
     let mirror = Arc::new(Mutex::new(mirror));
 
-    let admissions = Admissions::new(config, &keys.public(), Arc::clone(&mirror), Arc::clone(&health), notes_waker.clone(), clock);
+    let admissions = Admissions::new(
+        config,
+        &keys.public(),
+        Arc::clone(&mirror),
+        Arc::clone(&health),
+        notes_waker.clone(),
+        clock,
+    );
     let desk = Arc::new(StoreDesk {
         store: store.clone(),
         reports,
@@ -111,7 +125,10 @@ pub async fn serve(config: &Config, stop: CancellationToken) -> anyhow::Result<(
         repository,
         mesh: mesh.clone(),
         settings: settings(config, &keys),
-        signers: Signers { author: Box::new(keys.author()), timestamp: Box::new(keys.timestamp()) },
+        signers: Signers {
+            author: Box::new(keys.author()),
+            timestamp: Box::new(keys.timestamp()),
+        },
         clock,
         serving_since: clock.now(),
         health: Arc::clone(&health),
@@ -145,14 +162,23 @@ pub async fn serve(config: &Config, stop: CancellationToken) -> anyhow::Result<(
         .carrier(NOTES, keeper.carrier())
         .carrier(ADMISSION, counter.admissions.carrier(waker.clone()));
     let doors = stop.child_token();
-    let tcp = tokio::spawn(http::serve_tcp(listener, hooks.router(), mesh.router(), counter.clone(), doors.clone()));
+    let tcp = tokio::spawn(http::serve_tcp(
+        listener,
+        hooks.router(),
+        mesh.router(),
+        counter.clone(),
+        doors.clone(),
+    ));
     let unix = tokio::spawn(http::serve_socket(socket, counter, doors.clone()));
     let outbox_stop = stop.clone();
     let outbox = tokio::spawn(async move { outbox.run(&outbox_stop).await });
 
     let poll = Duration::from_secs(u64::from(config.forge.poll_secs.max(1)));
     let engine_cell = tokio::sync::Mutex::new(&mut engine);
-    activation::drive(&waker, poll, clock, &stop, || async { engine_cell.lock().await.pass().await }).await;
+    activation::drive(&waker, poll, clock, &stop, || async {
+        engine_cell.lock().await.pass().await
+    })
+    .await;
 
     tracing::info!("stopping");
     mesh.restarting(RESTART_SECS);
@@ -160,7 +186,10 @@ pub async fn serve(config: &Config, stop: CancellationToken) -> anyhow::Result<(
     doors.cancel();
     // Doors close by themselves once the last answer is out; a reader that hangs is not waited for.
     let drained = async { tokio::join!(tcp, unix, outbox) };
-    if tokio::time::timeout(Duration::from_secs(5), drained).await.is_err() {
+    if tokio::time::timeout(Duration::from_secs(5), drained)
+        .await
+        .is_err()
+    {
         tracing::warn!("something did not end in time and is dropped");
     }
     drop((mesh, report_task));
@@ -172,7 +201,8 @@ pub async fn serve(config: &Config, stop: CancellationToken) -> anyhow::Result<(
 fn credentials(file: Option<&Path>) -> anyhow::Result<Option<Credentials>> {
     let Some(file) = file else { return Ok(None) };
     let text = Zeroizing::new(
-        std::fs::read_to_string(file).with_context(|| format!("cannot read forge.credentials_file {}", file.display()))?,
+        std::fs::read_to_string(file)
+            .with_context(|| format!("cannot read forge.credentials_file {}", file.display()))?,
     );
     let credentials = Credentials::parse(&text)
         .with_context(|| format!("{} is empty: it holds `user:password` or a token", file.display()))?;
@@ -194,6 +224,9 @@ fn settings(config: &Config, keys: &KeyBundle) -> Settings {
             next_key: None,
             valid_to: 0,
         }],
-        timestamp_keys: vec![Author { id: keys.timestamp().key_id(), key: public.timestamp }],
+        timestamp_keys: vec![Author {
+            id: keys.timestamp().key_id(),
+            key: public.timestamp,
+        }],
     }
 }

@@ -3,9 +3,12 @@
 use comfy_table::{ContentArrangement, Table, presets};
 
 /// A table with a head.
-pub fn of(head: &[&str], rows: impl Iterator<Item = Vec<String>>) -> Table {
+pub(super) fn of(head: &[&str], rows: impl Iterator<Item = Vec<String>>) -> Table {
     let mut table = Table::new();
-    table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Dynamic).set_header(head.iter());
+    table
+        .load_style(presets::NOTHING)
+        .set_content_arrangement(ContentArrangement::Dynamic)
+        .set_header(head.iter());
     table.add_rows(rows);
     table
 }

@@ -77,7 +77,9 @@ pub enum AdmissionError {
     #[error(transparent)]
     Invite(#[from] InviteError),
     /// The node is enrolled already.
-    #[error("the node `{0}` is enrolled already; a machine that enrols again gets a new record under a new name (RT-8)")]
+    #[error(
+        "the node `{0}` is enrolled already; a machine that enrols again gets a new record under a new name (RT-8)"
+    )]
     Enrolled(NodeName),
     /// Not a node's name.
     #[error("`{0}` is no name of a node")]
@@ -113,9 +115,18 @@ impl Admissions {
             fleet: FleetName::clone(&config.fleet),
             addresses: config.addresses.clone(),
             link_key: keys.link,
-            authors: vec![Author { id: keys.author_id.clone(), key: keys.author }],
+            authors: vec![Author {
+                id: keys.author_id.clone(),
+                key: keys.author,
+            }],
         };
-        Self { facts, mirror, health, outbox, clock }
+        Self {
+            facts,
+            mirror,
+            health,
+            outbox,
+            clock,
+        }
     }
 
     /// Makes and stores invitations; the tokens are shown once and never kept.
@@ -137,7 +148,12 @@ impl Admissions {
             facts.authors.clone_from(&tree.fleet.authors);
         }
         let record = |name: &NodeName| roster.as_deref().and_then(|tree| by_name(tree, name));
-        let made = make_invites(&spec, &facts, |name| record(name).map(|(id, _)| id), self.clock.now().as_second())?;
+        let made = make_invites(
+            &spec,
+            &facts,
+            |name| record(name).map(|(id, _)| id),
+            self.clock.now().as_second(),
+        )?;
         for (_, row) in &made {
             if record(&row.name).is_some_and(|(_, enrolled)| enrolled) {
                 return Err(AdmissionError::Enrolled(row.name.clone()));
@@ -152,7 +168,9 @@ impl Admissions {
 
     /// Answers a machine; what goes wrong on our side is "busy", never "refused".
     pub async fn answer(&self, desk: &StoreDesk, said: FromEnrolling) -> ToEnrolling {
-        const BUSY: ToEnrolling = ToEnrolling::Busy { retry_after_ms: 2_000 };
+        const BUSY: ToEnrolling = ToEnrolling::Busy {
+            retry_after_ms: 2_000,
+        };
         let answer = match said {
             FromEnrolling::Poll { message_id } => self.poll(desk, &message_id).await,
             said @ FromEnrolling::Enrol { .. } => match EnrolRequest::of(said) {
@@ -162,7 +180,10 @@ impl Admissions {
             FromEnrolling::Unknown => return ToEnrolling::Refused,
         };
         answer.unwrap_or_else(|error| {
-            tracing::error!(error = &error as &dyn std::error::Error, "an enrolment could not be answered");
+            tracing::error!(
+                error = &error as &dyn std::error::Error,
+                "an enrolment could not be answered"
+            );
             BUSY
         })
     }
@@ -177,7 +198,12 @@ impl Admissions {
             };
             tree.leaves.iter().find(of).map(|leaf| leaf.name.clone())
         });
-        match check(request, row.as_ref(), key_of.as_ref(), self.clock.now().as_second()) {
+        match check(
+            request,
+            row.as_ref(),
+            key_of.as_ref(),
+            self.clock.now().as_second(),
+        ) {
             Verdict::Refused(why) => {
                 tracing::warn!(reason = %why, "an enrolment is refused");
                 Ok(ToEnrolling::Refused)
@@ -188,8 +214,11 @@ impl Admissions {
                     return Ok(ToEnrolling::Refused);
                 }
                 desk.store.put_invite(&id, &*row).await?;
-                let body = serde_json::to_string(&admission).map_err(|e| AdmissionError::Internal(e.to_string()))?;
-                desk.store.queue_outward(ADMISSION, admission.name.as_str(), &body).await?;
+                let body =
+                    serde_json::to_string(&admission).map_err(|e| AdmissionError::Internal(e.to_string()))?;
+                desk.store
+                    .queue_outward(ADMISSION, admission.name.as_str(), &body)
+                    .await?;
                 self.outbox.wake();
                 tracing::info!(node = %admission.name, fingerprint = admission.fingerprint, "a machine asks for admission");
                 Ok(admission.waiting())
@@ -200,14 +229,23 @@ impl Admissions {
     async fn poll(&self, desk: &StoreDesk, message_id: &str) -> Result<ToEnrolling, AdmissionError> {
         let rows: Vec<(String, InviteRow, Option<String>)> = desk.store.invites().await?;
         let mine = |row: &InviteRow| row.used.as_ref().is_some_and(|u| u.message_id == message_id);
-        match rows.into_iter().map(|(_, row, _)| row).find(mine).and_then(|row| row.admission()) {
+        match rows
+            .into_iter()
+            .map(|(_, row, _)| row)
+            .find(mine)
+            .and_then(|row| row.admission())
+        {
             Some(admission) => self.waiting_or_admitted(desk, &admission).await,
             None => Ok(ToEnrolling::Refused),
         }
     }
 
     /// Admitted once the newest signed list has the machine's keys.
-    async fn waiting_or_admitted(&self, desk: &StoreDesk, admission: &Admission) -> Result<ToEnrolling, AdmissionError> {
+    async fn waiting_or_admitted(
+        &self,
+        desk: &StoreDesk,
+        admission: &Admission,
+    ) -> Result<ToEnrolling, AdmissionError> {
         let Some(leaf) = desk.store.leaf_by_key(&admission.transport_key).await? else {
             return Ok(admission.waiting());
         };
@@ -215,7 +253,12 @@ impl Admissions {
         let (Some(head), Some(record)) = (desk.store.newest_head().await?, desk.record(node).await?) else {
             return Ok(admission.waiting());
         };
-        Ok(ToEnrolling::Admitted { name: admission.name.clone(), node, head: head.envelope, record })
+        Ok(ToEnrolling::Admitted {
+            name: admission.name.clone(),
+            node,
+            head: head.envelope,
+            record,
+        })
     }
 
     /// Merges the branch that proposes a node's record.
@@ -229,7 +272,9 @@ impl Admissions {
             let mut mirror = mirror.lock().unwrap_or_else(PoisonError::into_inner);
             mirror.merge_branch(&branch(&name), &us(), at)
         });
-        Ok(merged.await.map_err(|e| AdmissionError::Internal(e.to_string()))??)
+        Ok(merged
+            .await
+            .map_err(|e| AdmissionError::Internal(e.to_string()))??)
     }
 
     /// The carrier of proposals: pushes a branch with the record, and merges it where the token was the consent.
@@ -244,7 +289,10 @@ impl Admissions {
                     match admissions.propose(&row.body).await {
                         Ok(()) => carried.done.push(row.id),
                         Err(error) => {
-                            carried.trouble = Some(Trouble { why: error.to_string(), retry_after: None });
+                            carried.trouble = Some(Trouble {
+                                why: error.to_string(),
+                                retry_after: None,
+                            });
                         }
                     }
                 }
@@ -256,7 +304,8 @@ impl Admissions {
     }
 
     async fn propose(&self, body: &str) -> Result<(), AdmissionError> {
-        let admission: Admission = serde_json::from_str(body).map_err(|e| AdmissionError::Internal(e.to_string()))?;
+        let admission: Admission =
+            serde_json::from_str(body).map_err(|e| AdmissionError::Internal(e.to_string()))?;
         let (mirror, at) = (Arc::clone(&self.mirror), self.clock.now());
         let name = admission.name.clone();
         let merge = admission.admit;
@@ -291,25 +340,40 @@ impl Admissions {
 /// Where a node's record is, and its text: the invited record keeps its folder, a new one goes to `nodes/`.
 fn record_file(mirror: &mut Mirror, admission: &Admission) -> (String, Option<String>) {
     let fallback = (format!("nodes/{}.toml", admission.name), None);
-    let Ok(Some(head)) = mirror.fetch().map(|f| f.head) else { return fallback };
-    let Ok(entries) = mirror.read_tree(&head) else { return fallback };
+    let Ok(Some(head)) = mirror.fetch().map(|f| f.head) else {
+        return fallback;
+    };
+    let Ok(entries) = mirror.read_tree(&head) else {
+        return fallback;
+    };
     let wanted = format!("{}.toml", admission.name);
     for entry in entries {
-        let Ok(path) = String::from_utf8(entry.path) else { continue };
-        let file = path.strip_prefix("nodes/").and_then(|rest| rest.rsplit('/').next());
-        if file == Some(wanted.as_str()) && !path.starts_with("nodes/revoked/") {
-            if let super::mirror::Content::Bytes(bytes) = entry.content {
-                return (path, String::from_utf8(bytes.to_vec()).ok());
-            }
+        let Ok(path) = String::from_utf8(entry.path) else {
+            continue;
+        };
+        let file = path
+            .strip_prefix("nodes/")
+            .and_then(|rest| rest.rsplit('/').next());
+        if file == Some(wanted.as_str())
+            && !path.starts_with("nodes/revoked/")
+            && let super::mirror::Content::Bytes(bytes) = entry.content
+        {
+            return (path, String::from_utf8(bytes.to_vec()).ok());
         }
     }
     fallback
 }
 
 fn by_name(tree: &Composed, name: &NodeName) -> Option<(NodeId, bool)> {
-    tree.nodes.values().find(|n| n.name == *name).map(|n| (n.id, n.enrolled))
+    tree.nodes
+        .values()
+        .find(|n| n.name == *name)
+        .map(|n| (n.id, n.enrolled))
 }
 
 fn us() -> Person {
-    Person { name: "meshplan".to_owned(), email: String::new() }
+    Person {
+        name: "meshplan".to_owned(),
+        email: String::new(),
+    }
 }

@@ -61,19 +61,29 @@ fn lacks(mark: Option<Mark>, newest: &StoredOrder) -> bool {
 
 impl StoreDesk {
     async fn leaf(&self, node: NodeId) -> Result<Option<Leaf>, StoreError> {
-        let Some(head) = self.store.newest_head().await? else { return Ok(None) };
-        let Some(leaf) = self.store.leaf_of(head.number, node).await? else { return Ok(None) };
+        let Some(head) = self.store.newest_head().await? else {
+            return Ok(None);
+        };
+        let Some(leaf) = self.store.leaf_of(head.number, node).await? else {
+            return Ok(None);
+        };
         Ok(Some(leaf.leaf))
     }
 
     /// The node's record with its proof against the newest head.
     pub async fn record(&self, node: NodeId) -> Result<Option<ProvenLeaf>, StoreError> {
-        let Some(head) = self.store.newest_head().await? else { return Ok(None) };
+        let Some(head) = self.store.newest_head().await? else {
+            return Ok(None);
+        };
         let texts = self.store.leaf_texts(head.number).await?;
-        let Some(leaf) = self.store.leaf_of(head.number, node).await? else { return Ok(None) };
+        let Some(leaf) = self.store.leaf_of(head.number, node).await? else {
+            return Ok(None);
+        };
         let tree = merkle::Tree::new(texts.iter().map(|t| merkle::leaf_hash(t.as_bytes())).collect());
         let index = usize::try_from(leaf.index).unwrap_or(usize::MAX);
-        let Some(path) = tree.path(index) else { return Ok(None) };
+        let Some(path) = tree.path(index) else {
+            return Ok(None);
+        };
         Ok(Some(ProvenLeaf {
             leaf: leaf.text,
             revision: head.number,
@@ -85,7 +95,12 @@ impl StoreDesk {
     async fn missing(&self, node: NodeId, marks: &Marks) -> Result<Vec<ToHost>, StoreError> {
         let mut out = Vec::new();
         let list_known = marks.revision.map_or(0, |m| m.number);
-        if let Some(head) = self.store.newest_head().await?.filter(|head| lacks(marks.revision, head)) {
+        if let Some(head) = self
+            .store
+            .newest_head()
+            .await?
+            .filter(|head| lacks(marks.revision, head))
+        {
             // Every head in between: each must satisfy the authors of the one before (SG-12).
             let heads = self.store.heads_above(list_known).await?;
             if heads.is_empty() {
@@ -96,7 +111,12 @@ impl StoreDesk {
                 out.push(ToHost::Record { record });
             }
         }
-        if let Some(timestamp) = self.store.newest_timestamp().await?.filter(|t| lacks(marks.timestamp, t)) {
+        if let Some(timestamp) = self
+            .store
+            .newest_timestamp()
+            .await?
+            .filter(|t| lacks(marks.timestamp, t))
+        {
             out.push(order(timestamp.envelope));
         }
         if let Some(epoch) = self.store.newest_epoch().await?.filter(|e| lacks(marks.epoch, e)) {
@@ -124,7 +144,9 @@ impl StoreDesk {
 fn in_force(stored: &StoredOrder) -> Vec<Digest> {
     let epoch = Envelope::read(stored.envelope.as_bytes()).ok();
     let epoch: Option<Epoch> = epoch.and_then(|e| serde_json::from_slice(&e.payload).ok());
-    epoch.map(|e| e.in_force.iter().map(|f| f.digest).collect()).unwrap_or_default()
+    epoch
+        .map(|e| e.in_force.iter().map(|f| f.digest).collect())
+        .unwrap_or_default()
 }
 
 impl Desk for StoreDesk {
@@ -155,7 +177,9 @@ impl Desk for StoreDesk {
                 // Not "no": the store could not say, or the list has moved on under the session.
                 Ok(None) | Err(_) => return Taken::Busy(BUSY_MS),
             };
-            let keys: Vec<_> = std::iter::once(leaf.signing_key).chain(leaf.next_signing_key).collect();
+            let keys: Vec<_> = std::iter::once(leaf.signing_key)
+                .chain(leaf.next_signing_key)
+                .collect();
             let report = match judge::report(envelope.as_bytes(), &self.fleet, node, &keys) {
                 Ok(judged) => judged.payload,
                 Err(reasons) => {
@@ -164,7 +188,10 @@ impl Desk for StoreDesk {
                 }
             };
             if report.counter != counter {
-                return Taken::Rejected(format!("it says counter {} inside and {counter} outside", report.counter));
+                return Taken::Rejected(format!(
+                    "it says counter {} inside and {counter} outside",
+                    report.counter
+                ));
             }
             match self.reports.take(node, counter, envelope, report).await {
                 Ok(Stored::Stored | Stored::Duplicate) => Taken::Stored,

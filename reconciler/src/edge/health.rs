@@ -16,18 +16,29 @@ pub struct Health {
 impl Health {
     /// Says what is wrong at a place, until it is cleared.
     pub fn set(&self, place: &'static str, sentence: String) {
-        self.troubles.write().unwrap_or_else(PoisonError::into_inner).insert(place, sentence);
+        self.troubles
+            .write()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(place, sentence);
     }
 
     /// The place is well.
     pub fn clear(&self, place: &'static str) {
-        self.troubles.write().unwrap_or_else(PoisonError::into_inner).remove(place);
+        self.troubles
+            .write()
+            .unwrap_or_else(PoisonError::into_inner)
+            .remove(place);
     }
 
     /// All troubles, a sentence each.
     #[must_use]
     pub fn troubles(&self) -> Vec<String> {
-        self.troubles.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
+        self.troubles
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .values()
+            .cloned()
+            .collect()
     }
 
     /// The newest tree that composes: who is in the fleet.

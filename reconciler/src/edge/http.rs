@@ -14,7 +14,9 @@ use super::operator::{self, Counter};
 #[derive(Debug, thiserror::Error)]
 pub enum DoorError {
     /// The address cannot be listened on.
-    #[error("cannot listen on {address}: {source}; another program may have it, see `listen` in the configuration")]
+    #[error(
+        "cannot listen on {address}: {source}; another program may have it, see `listen` in the configuration"
+    )]
     Listen {
         /// Where.
         address: SocketAddr,
@@ -36,7 +38,9 @@ pub enum DoorError {
 /// # Errors
 /// [`DoorError::Listen`].
 pub async fn listen(address: SocketAddr) -> Result<TcpListener, DoorError> {
-    TcpListener::bind(address).await.map_err(|source| DoorError::Listen { address, source })
+    TcpListener::bind(address)
+        .await
+        .map_err(|source| DoorError::Listen { address, source })
 }
 
 /// Serves forge (`/hooks`), hosts (`/mesh`) and local readers on TCP until `stop`.
@@ -49,7 +53,9 @@ pub async fn serve_tcp(
 ) -> std::io::Result<()> {
     let router = hooks.merge(mesh).merge(operator::local(operator::reads(counter)));
     let service = router.into_make_service_with_connect_info::<SocketAddr>();
-    axum::serve(listener, service).with_graceful_shutdown(stop.cancelled_owned()).await
+    axum::serve(listener, service)
+        .with_graceful_shutdown(stop.cancelled_owned())
+        .await
 }
 
 /// Serves the command line on a unix socket until `stop`: mode 0660, so that its group may use it (OP-4).
@@ -57,7 +63,10 @@ pub async fn serve_tcp(
 /// # Errors
 /// [`DoorError::Socket`].
 pub fn open_socket(path: &Path) -> Result<UnixListener, DoorError> {
-    let wrong = |source| DoorError::Socket { path: path.display().to_string(), source };
+    let wrong = |source| DoorError::Socket {
+        path: path.display().to_string(),
+        source,
+    };
     match std::fs::remove_file(path) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(wrong(error)),
         _ => {}
@@ -68,7 +77,13 @@ pub fn open_socket(path: &Path) -> Result<UnixListener, DoorError> {
 }
 
 /// Serves reads and words on the socket until `stop`.
-pub async fn serve_socket(listener: UnixListener, counter: Counter, stop: CancellationToken) -> std::io::Result<()> {
+pub async fn serve_socket(
+    listener: UnixListener,
+    counter: Counter,
+    stop: CancellationToken,
+) -> std::io::Result<()> {
     let router = operator::reads(counter.clone()).merge(operator::words(counter));
-    axum::serve(listener, router).with_graceful_shutdown(stop.cancelled_owned()).await
+    axum::serve(listener, router)
+        .with_graceful_shutdown(stop.cancelled_owned())
+        .await
 }

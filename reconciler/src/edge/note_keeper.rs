@@ -49,12 +49,23 @@ impl Keeper {
                 let done = match keeper.write(writer).await {
                     Ok(()) => {
                         keeper.health.clear("notes");
-                        return Carried { done: rows.into_iter().map(|r| r.id).collect(), trouble: None };
+                        return Carried {
+                            done: rows.into_iter().map(|r| r.id).collect(),
+                            trouble: None,
+                        };
                     }
                     Err(why) => why,
                 };
-                keeper.health.set("notes", format!("notes are kept and not pushed yet: {done}"));
-                Carried { done: Vec::new(), trouble: Some(Trouble { why: done, retry_after: None }) }
+                keeper
+                    .health
+                    .set("notes", format!("notes are kept and not pushed yet: {done}"));
+                Carried {
+                    done: Vec::new(),
+                    trouble: Some(Trouble {
+                        why: done,
+                        retry_after: None,
+                    }),
+                }
             }
             .boxed()
         })
@@ -67,7 +78,10 @@ impl Keeper {
         tokio::task::spawn_blocking(move || keeper.append_and_push(&writer, &blocks, now))
             .await
             .map_err(|e| e.to_string())??;
-        self.store.blocks_written(&numbers).await.map_err(|e| e.to_string())
+        self.store
+            .blocks_written(&numbers)
+            .await
+            .map_err(|e| e.to_string())
     }
 
     fn append_and_push(
@@ -81,24 +95,39 @@ impl Keeper {
             let mirror = self.mirror.lock().unwrap_or_else(PoisonError::into_inner);
             *slot = Some(mirror.notes().map_err(|e| e.to_string())?);
         }
-        let Some(writer) = slot.as_mut() else { return Ok(()) };
-        let texts: Vec<SignedText> =
-            blocks.iter().map(|b| SignedText { commit: b.commit.clone(), text: b.text.clone() }).collect();
+        let Some(writer) = slot.as_mut() else {
+            return Ok(());
+        };
+        let texts: Vec<SignedText> = blocks
+            .iter()
+            .map(|b| SignedText {
+                commit: b.commit.clone(),
+                text: b.text.clone(),
+            })
+            .collect();
         let appended = writer.append(&texts, now).map_err(|e| e.to_string())?;
         for commit in appended.over {
-            let Some(text) = writer.read(&commit).map_err(|e| e.to_string())? else { continue };
+            let Some(text) = writer.read(&commit).map_err(|e| e.to_string())? else {
+                continue;
+            };
             for elision in note::elide(&text, NOTE_BYTES) {
                 let unsigned = elision.new.text();
-                let signature =
-                    self.signer.sign(&note::signed_bytes(&unsigned)).map_err(|e| e.to_string())?;
+                let signature = self
+                    .signer
+                    .sign(&note::signed_bytes(&unsigned))
+                    .map_err(|e| e.to_string())?;
                 let signed = note::seal(&unsigned, &self.signer.key_id(), &signature);
-                writer.replace(&commit, &elision, &signed, now).map_err(|e| e.to_string())?;
+                writer
+                    .replace(&commit, &elision, &signed, now)
+                    .map_err(|e| e.to_string())?;
             }
         }
         match writer.push(now) {
             PushOutcome::Pushed | PushOutcome::NothingToDo => Ok(()),
             PushOutcome::Moved => Err("the notes ref moved each time; tried again later".to_owned()),
-            PushOutcome::Refused { why } => Err(format!("the forge refuses the push of refs/notes/mesh-plan: {why}")),
+            PushOutcome::Refused { why } => Err(format!(
+                "the forge refuses the push of refs/notes/mesh-plan: {why}"
+            )),
             PushOutcome::Unreachable { why } => Err(why),
         }
     }

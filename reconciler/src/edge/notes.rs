@@ -1,1 +1,343 @@
-//! (to come)
+//! The journal in git: signed blocks on `refs/notes/mesh-plan` of the mirror, and their way to the remote (DL-9, DL-10).
+//!
+//! Written by hand in a fan-out of 2/2/36, because libgit2's own notes call copies all of history with every note.
+//! Invariants: never by force; what others wrote is kept; a block that is there is not written twice, so that the
+//! outbox may repeat itself. A block is safe when [`NotesWriter::push`] has said [`PushOutcome::Pushed`]: until then
+//! the outbox keeps it, and a mirror that had to be replaced gets it again.
+//!
+//! Everything here blocks: call it from `spawn_blocking`.
+
+mod fanout;
+mod push;
+mod union;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use git2::{ErrorCode, Oid, Repository};
+use jiff::Timestamp;
+use meshplan_schemas::ident::CommitId;
+use meshplan_schemas::limits::NOTE_BYTES;
+
+use super::git_transport;
+use super::mirror::{Guard, LOCK_WAIT, Mirror, NOTES_REF, Person, Remote, patiently, signature, tidy};
+use crate::pure::note;
+pub use push::PushOutcome;
+
+/// Appends between two packings.
+const PACK_EVERY: u32 = 500;
+
+/// A signed block and the commit whose note it goes to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SignedText {
+    /// The commit.
+    pub commit: CommitId,
+    /// The block with its `Sig:` line, as [`note::seal`] makes it.
+    pub text: String,
+}
+
+/// What an append did.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Appended {
+    /// Blocks that were not there before.
+    pub written: usize,
+    /// Notes that are above the cap now (DL-10): [`note::elide`], sign, [`NotesWriter::replace`].
+    pub over: Vec<CommitId>,
+}
+
+/// The journal could not be read or written.
+#[derive(Debug, thiserror::Error)]
+pub enum NotesError {
+    /// Git.
+    #[error("the notes in {}: {why}. If the mirror is damaged, the next fetch replaces it", path.display())]
+    Git {
+        /// The repository.
+        path: PathBuf,
+        /// What happened.
+        why: String,
+    },
+    /// Another process holds git's lock on the ref, and keeps it.
+    #[error("the notes in {}: another git process has held a lock there for {} s: {why}", path.display(), LOCK_WAIT.as_secs())]
+    Locked {
+        /// The repository.
+        path: PathBuf,
+        /// Which.
+        why: String,
+    },
+    /// What was to be replaced is not there.
+    #[error("the note of {} has changed since it was read: read it again", commit.short())]
+    Changed {
+        /// Whose note.
+        commit: CommitId,
+    },
+}
+
+/// Writes the journal. One a mirror: it has a handle of its own, so that it works beside a fetch.
+pub struct NotesWriter {
+    path: PathBuf,
+    remote: Remote,
+    guard: Arc<Guard>,
+    repo: Repository,
+    generation: u64,
+    since_packed: u32,
+    /// The remote's tip that is known to be in ours.
+    absorbed: Option<Oid>,
+}
+
+impl std::fmt::Debug for NotesWriter {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "NotesWriter({})", self.path.display())
+    }
+}
+
+impl Mirror {
+    /// The writer of this mirror's journal.
+    ///
+    /// # Errors
+    /// [`NotesError::Git`].
+    pub fn notes(&self) -> Result<NotesWriter, NotesError> {
+        let guard = self.guard();
+        let generation = *guard.using();
+        Ok(NotesWriter {
+            path: self.path().to_owned(),
+            remote: self.remote().clone(),
+            repo: Repository::open_bare(self.path()).map_err(failed(self.path()))?,
+            guard,
+            generation,
+            since_packed: 0,
+            absorbed: None,
+        })
+    }
+}
+
+impl NotesWriter {
+    /// Appends blocks, all in one commit; none is made when all are there already. What the last fetch brought of
+    /// the remote's notes is taken in first.
+    ///
+    /// # Errors
+    /// [`NotesError`]; nothing is written then.
+    pub fn append(&mut self, blocks: &[SignedText], at: Timestamp) -> Result<Appended, NotesError> {
+        let path = self.path.clone();
+        let done = self.locked(|repo, absorbed| {
+            union::absorb(repo, absorbed, at)?;
+            append(repo, blocks, at)
+        });
+        let appended = done.map_err(failed(&path))?;
+        if appended.written > 0 {
+            self.since_packed += 1;
+            if self.since_packed >= PACK_EVERY {
+                self.since_packed = 0;
+                let _in_place = self.guard.using();
+                tidy(&self.repo, &self.guard, 0);
+            }
+        }
+        Ok(appended)
+    }
+
+    /// Puts a signed elided block in the place of the one that it stands for (DL-10).
+    ///
+    /// # Errors
+    /// [`NotesError::Changed`] when the old one is not there; else as [`NotesWriter::append`].
+    pub fn replace(
+        &mut self,
+        commit: &CommitId,
+        elision: &note::Elision,
+        signed: &str,
+        at: Timestamp,
+    ) -> Result<(), NotesError> {
+        let path = self.path.clone();
+        let replaced = self.locked(|repo, _| {
+            let old = read(repo, commit)?.unwrap_or_default();
+            let Some(new) = elision.apply(&String::from_utf8_lossy(&old), signed) else {
+                return Ok(false);
+            };
+            let edit = BTreeMap::from([(commit.to_string(), repo.blob(new.as_bytes())?)]);
+            record(
+                repo,
+                &edit,
+                &format!("block {} without its detail", elision.new.number),
+                at,
+            )?;
+            Ok(true)
+        });
+        match replaced.map_err(failed(&path))? {
+            true => Ok(()),
+            false => Err(NotesError::Changed {
+                commit: commit.clone(),
+            }),
+        }
+    }
+
+    /// The note of a commit, none when it has none. What is no UTF-8 in it is replaced.
+    ///
+    /// # Errors
+    /// [`NotesError::Git`].
+    pub fn read(&mut self, commit: &CommitId) -> Result<Option<String>, NotesError> {
+        let path = self.path.clone();
+        let found = self.locked(|repo, _| read(repo, commit)).map_err(failed(&path))?;
+        Ok(found.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()))
+    }
+
+    /// All notes.
+    ///
+    /// # Errors
+    /// [`NotesError::Git`].
+    pub fn read_all(&mut self) -> Result<BTreeMap<CommitId, String>, NotesError> {
+        let path = self.path.clone();
+        self.locked(|repo, _| all(repo, NOTES_REF)).map_err(failed(&path))
+    }
+
+    /// Works on the repository while nobody replaces it.
+    fn locked<T>(
+        &mut self,
+        work: impl FnOnce(&Repository, &mut Option<Oid>) -> Result<T, git2::Error>,
+    ) -> Result<T, git2::Error> {
+        let guard = Arc::clone(&self.guard);
+        let generation = guard.using();
+        if *generation != self.generation {
+            self.repo = Repository::open_bare(&self.path)?;
+            self.generation = *generation;
+            self.absorbed = None;
+        }
+        work(&self.repo, &mut self.absorbed)
+    }
+}
+
+/// All notes of any repository, for `meshplan notes` and `meshplan recover`: `reference` is [`NOTES_REF`] in a clone
+/// that fetched them.
+///
+/// # Errors
+/// [`NotesError::Git`].
+pub fn read_all_in(path: &Path, reference: &str) -> Result<BTreeMap<CommitId, String>, NotesError> {
+    git_transport::install()
+        .and_then(|()| Repository::open(path))
+        .and_then(|repo| all(&repo, reference))
+        .map_err(failed(path))
+}
+
+fn failed(path: &Path) -> impl FnOnce(git2::Error) -> NotesError {
+    let path = path.to_owned();
+    move |e| {
+        let why = e.message().to_owned();
+        match e.code() {
+            ErrorCode::Locked => NotesError::Locked { path, why },
+            _ => NotesError::Git { path, why },
+        }
+    }
+}
+
+/// The tip of a ref, none when there is no such ref.
+fn tip(repo: &Repository, reference: &str) -> Result<Option<Oid>, git2::Error> {
+    match repo.refname_to_id(reference) {
+        Ok(id) => Ok(Some(id)),
+        Err(e) if e.code() == ErrorCode::NotFound => Ok(None),
+        Err(e) => Err(e),
+    }
+}
+
+fn read(repo: &Repository, commit: &CommitId) -> Result<Option<Vec<u8>>, git2::Error> {
+    let Some(tip) = tip(repo, NOTES_REF)? else {
+        return Ok(None);
+    };
+    let tree = repo.find_commit(tip)?.tree()?;
+    fanout::read(repo, &tree, commit.as_str())
+}
+
+fn all(repo: &Repository, reference: &str) -> Result<BTreeMap<CommitId, String>, git2::Error> {
+    let mut notes = BTreeMap::new();
+    let Some(tip) = tip(repo, reference)? else {
+        return Ok(notes);
+    };
+    for (hex, blob) in fanout::list(repo, &repo.find_commit(tip)?.tree()?)? {
+        if let Ok(commit) = hex.parse::<CommitId>() {
+            let text = String::from_utf8_lossy(repo.find_blob(blob)?.content()).into_owned();
+            // At two depths at once, as git itself would show it: one after the other.
+            let note: &mut String = notes.entry(commit).or_default();
+            *note = if note.is_empty() {
+                text
+            } else {
+                format!("{note}\n{text}")
+            };
+        }
+    }
+    Ok(notes)
+}
+
+fn append(repo: &Repository, blocks: &[SignedText], at: Timestamp) -> Result<Appended, git2::Error> {
+    let mut texts: BTreeMap<&CommitId, Vec<u8>> = BTreeMap::new();
+    let mut appended = Appended::default();
+    for block in blocks {
+        let old = match texts.get(&block.commit) {
+            Some(text) => text.clone(),
+            None => read(repo, &block.commit)?.unwrap_or_default(),
+        };
+        if let Some(new) = appended_to(&old, &block.text) {
+            texts.insert(&block.commit, new);
+            appended.written += 1;
+        }
+    }
+    if texts.is_empty() {
+        return Ok(appended);
+    }
+    let mut edit = BTreeMap::new();
+    for (commit, text) in &texts {
+        if text.len() > NOTE_BYTES {
+            appended.over.push((*commit).clone());
+        }
+        edit.insert(commit.to_string(), repo.blob(text)?);
+    }
+    let message = match blocks.len() {
+        1 => "meshplan: 1 block".to_owned(),
+        n => format!("meshplan: {n} blocks"),
+    };
+    record(repo, &edit, &message, at)?;
+    Ok(appended)
+}
+
+/// A note with a block more; what others wrote is kept byte for byte, also what is no UTF-8.
+fn appended_to(old: &[u8], block: &str) -> Option<Vec<u8>> {
+    match std::str::from_utf8(old) {
+        Ok(text) => note::append(text, block).map(String::into_bytes),
+        Err(_) => {
+            note::append(&String::from_utf8_lossy(old), block)?;
+            let gap: &[u8] = if old.ends_with(b"\n") { b"\n" } else { b"\n\n" };
+            Some([old, gap, block.as_bytes()].concat())
+        }
+    }
+}
+
+/// One commit on the notes ref that puts these blobs in their places.
+fn record(
+    repo: &Repository,
+    edit: &BTreeMap<String, Oid>,
+    message: &str,
+    at: Timestamp,
+) -> Result<Oid, git2::Error> {
+    let parent = tip(repo, NOTES_REF)?.map(|id| repo.find_commit(id)).transpose()?;
+    let tree = parent.as_ref().map(git2::Commit::tree).transpose()?;
+    let tree = fanout::write(repo, tree.as_ref(), edit)?;
+    let parents: Vec<&git2::Commit<'_>> = parent.iter().collect();
+    commit(repo, tree, &parents, message, at)
+}
+
+/// Makes a commit and moves the notes ref to it from the first of its parents, where it must still be.
+fn commit(
+    repo: &Repository,
+    tree: Oid,
+    parents: &[&git2::Commit<'_>],
+    message: &str,
+    at: Timestamp,
+) -> Result<Oid, git2::Error> {
+    let us = Person {
+        name: "meshplan".to_owned(),
+        email: String::new(),
+    };
+    let by = signature(&us, at)?;
+    let id = repo.commit(None, &by, &by, message, &repo.find_tree(tree)?, parents)?;
+    patiently(LOCK_WAIT, || match parents.first() {
+        Some(old) => repo.reference_matching(NOTES_REF, id, true, old.id(), message),
+        None => repo.reference(NOTES_REF, id, false, message),
+    })?;
+    Ok(id)
+}

@@ -76,7 +76,10 @@ impl IntoResponse for No {
 }
 impl From<StoreError> for No {
     fn from(error: StoreError) -> Self {
-        tracing::error!(error = &error as &dyn std::error::Error, "a question could not be answered");
+        tracing::error!(
+            error = &error as &dyn std::error::Error,
+            "a question could not be answered"
+        );
         Self(StatusCode::SERVICE_UNAVAILABLE, error.to_string())
     }
 }
@@ -90,7 +93,11 @@ impl From<FindError> for No {
 }
 impl From<AdmissionError> for No {
     fn from(error: AdmissionError) -> Self {
-        let status = if error.is_ours() { StatusCode::SERVICE_UNAVAILABLE } else { StatusCode::CONFLICT };
+        let status = if error.is_ours() {
+            StatusCode::SERVICE_UNAVAILABLE
+        } else {
+            StatusCode::CONFLICT
+        };
         Self(status, error.to_string())
     }
 }
@@ -135,7 +142,9 @@ pub fn local(router: Router) -> Router {
 
 /// A page of elsewhere that resolves its own name to 127.0.0.1 is not from here.
 fn names_loopback(headers: &HeaderMap) -> bool {
-    let Some(host) = headers.get(header::HOST).and_then(|h| h.to_str().ok()) else { return false };
+    let Some(host) = headers.get(header::HOST).and_then(|h| h.to_str().ok()) else {
+        return false;
+    };
     let name = match host.rsplit_once(':') {
         Some((name, port)) if port.bytes().all(|b| b.is_ascii_digit()) => name,
         _ => host,
@@ -159,7 +168,10 @@ async fn view(counter: &Counter) -> Result<StatusView, StoreError> {
     let mut troubles = counter.health.troubles();
     for row in counter.store.outbox_open().await? {
         if let Some(error) = row.error.filter(|_| row.attempts > 2) {
-            troubles.push(format!("{} {} is not carried out yet: {error}", row.kind, row.key));
+            troubles.push(format!(
+                "{} {} is not carried out yet: {error}",
+                row.kind, row.key
+            ));
         }
     }
     troubles.sort();
@@ -170,7 +182,11 @@ async fn view(counter: &Counter) -> Result<StatusView, StoreError> {
         as_of: counter.clock.now(),
         troubles,
         deliveries: views,
-        nodes: counter.health.roster().map(|tree| page::nodes(&tree, &heard)).unwrap_or_default(),
+        nodes: counter
+            .health
+            .roster()
+            .map(|tree| page::nodes(&tree, &heard))
+            .unwrap_or_default(),
     })
 }
 
@@ -191,7 +207,10 @@ async fn deliveries(State(counter): State<Counter>) -> Result<Json<Vec<DeliveryV
     Ok(Json(view(&counter).await?.deliveries))
 }
 
-async fn delivery(State(counter): State<Counter>, Path(which): Path<String>) -> Result<Json<DeliveryView>, No> {
+async fn delivery(
+    State(counter): State<Counter>,
+    Path(which): Path<String>,
+) -> Result<Json<DeliveryView>, No> {
     let delivery = counter.store.find_delivery(&which).await?;
     Ok(Json(seen(&counter, &delivery).await?))
 }
@@ -199,7 +218,10 @@ async fn delivery(State(counter): State<Counter>, Path(which): Path<String>) -> 
 async fn explain(State(counter): State<Counter>, Path(which): Path<String>) -> Result<Json<why::Why>, No> {
     let delivery = counter.store.find_delivery(&which).await?;
     let snapshot = counter.store.snapshot().await?;
-    let in_the_way = snapshot.deliveries.values().find(|d| d.commit != delivery.commit && d.has_begun() && !d.state.is_final());
+    let in_the_way = snapshot
+        .deliveries
+        .values()
+        .find(|d| d.commit != delivery.commit && d.has_begun() && !d.state.is_final());
     Ok(Json(why::why(&delivery, in_the_way, counter.clock.now())))
 }
 
@@ -209,7 +231,10 @@ async fn word(
     said: Option<Json<Said>>,
 ) -> Result<Response, No> {
     let verb: Verb = serde_json::from_value(json!(verb)).map_err(|_| {
-        No(StatusCode::NOT_FOUND, format!("`{verb}` is no word; words are go, go-again, hold, stop, withdraw, retry"))
+        No(
+            StatusCode::NOT_FOUND,
+            format!("`{verb}` is no word; words are go, go-again, hold, stop, withdraw, retry"),
+        )
     })?;
     let Json(said) = said.unwrap_or_default();
     let delivery = counter.store.find_delivery(&which).await?;

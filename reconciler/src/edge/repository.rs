@@ -129,7 +129,9 @@ impl Repository {
             Err(_) => (None, SignedDuration::from_secs(RETRY_SECS)),
         };
         self.next_look = now.checked_add(wait).ok();
-        let Some(mut looked) = result else { return Ok(News::default()) };
+        let Some(mut looked) = result else {
+            return Ok(News::default());
+        };
         health.clear("repository");
         if let Looked::Branch { head, commits } = &mut looked {
             // A branch that was set back stands on a commit that had its delivery: the same one never becomes two.
@@ -158,14 +160,24 @@ impl Repository {
                     self.branch, self.name
                 );
                 health.set("branch", sentence);
-                News { looked: true, ..News::default() }
+                News {
+                    looked: true,
+                    ..News::default()
+                }
             }
             Looked::Branch { head, commits } => {
                 health.clear("branch");
                 let moved = cursor.as_ref() != Some(&head);
-                let cursor =
-                    moved.then(|| Cursor { repo: self.name.clone(), branch: self.branch.clone(), commit: head });
-                News { looked: true, commits, cursor }
+                let cursor = moved.then(|| Cursor {
+                    repo: self.name.clone(),
+                    branch: self.branch.clone(),
+                    commit: head,
+                });
+                News {
+                    looked: true,
+                    commits,
+                    cursor,
+                }
             }
         }
     }
@@ -221,14 +233,23 @@ impl Repository {
 }
 
 fn fetch(mirror: &mut Mirror, known: Option<&CommitId>) -> Result<Looked, LookError> {
-    let Some(head) = mirror.fetch()?.head else { return Ok(Looked::Gone) };
+    let Some(head) = mirror.fetch()?.head else {
+        return Ok(Looked::Gone);
+    };
     if known == Some(&head) {
-        return Ok(Looked::Branch { head, commits: Vec::new() });
+        return Ok(Looked::Branch {
+            head,
+            commits: Vec::new(),
+        });
     }
     let lineage = mirror.first_parent_since(known, &head)?;
     let rewritten = lineage.rewritten;
     // Set back to an older commit, the branch has nothing new: its tip itself is the order then.
-    let list = if lineage.commits.is_empty() { vec![lineage.head] } else { lineage.commits };
+    let list = if lineage.commits.is_empty() {
+        vec![lineage.head]
+    } else {
+        lineage.commits
+    };
     let last = list.len().saturating_sub(1);
     let commits = list
         .into_iter()
@@ -284,7 +305,10 @@ fn said(findings: &[Finding]) -> String {
     let errors: Vec<_> = findings.iter().filter(|f| f.is_error()).collect();
     let mut text: Vec<String> = errors.iter().take(SHOWN).map(ToString::to_string).collect();
     if errors.len() > SHOWN {
-        text.push(format!("and {} more; `meshplan check` shows all", errors.len() - SHOWN));
+        text.push(format!(
+            "and {} more; `meshplan check` shows all",
+            errors.len() - SHOWN
+        ));
     }
     text.join("; ")
 }

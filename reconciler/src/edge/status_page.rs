@@ -10,7 +10,8 @@ use crate::pure::page::StatusView;
 const TEMPLATE: &str = include_str!("../../templates/status.html");
 const CSS: &str = include_str!("../../templates/status.css");
 /// Nothing of elsewhere, no script at all.
-const POLICY: &str = "default-src 'none'; style-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+const POLICY: &str =
+    "default-src 'none'; style-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
 /// Renders the page; what cannot be rendered is our fault and said as such.
 pub fn html(status: &StatusView) -> Response {
@@ -26,8 +27,15 @@ pub fn html(status: &StatusView) -> Response {
         )
             .into_response(),
         Err(error) => {
-            tracing::error!(error = &error as &dyn std::error::Error, "the status page cannot be rendered");
-            (StatusCode::INTERNAL_SERVER_ERROR, "the page cannot be rendered; see the log\n").into_response()
+            tracing::error!(
+                error = &error as &dyn std::error::Error,
+                "the status page cannot be rendered"
+            );
+            (
+                StatusCode::INTERNAL_SERVER_ERROR,
+                "the page cannot be rendered; see the log\n",
+            )
+                .into_response()
         }
     }
 }
@@ -37,7 +45,9 @@ fn render(status: &StatusView) -> Result<String, minijinja::Error> {
     environment.set_undefined_behavior(UndefinedBehavior::Strict);
     // The name ends in `.html`, so everything is escaped.
     environment.add_template("status.html", TEMPLATE)?;
-    environment.get_template("status.html")?.render(context! { status => Serde(status) })
+    environment
+        .get_template("status.html")?
+        .render(context! { status => Serde(status) })
 }
 
 /// The style sheet.
@@ -81,7 +91,10 @@ mod tests {
             nodes: vec![],
         };
         let page = render(&status).unwrap();
-        assert!(page.contains("&lt;script&gt;") && !page.contains("<script"), "{page}");
+        assert!(
+            page.contains("&lt;script&gt;") && !page.contains("<script"),
+            "{page}"
+        );
         assert!(page.contains("1970-01-01T00:00:00Z"));
     }
 }

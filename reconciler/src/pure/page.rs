@@ -159,7 +159,10 @@ pub fn delivery(delivery: &Delivery, transitions: &[Transition]) -> DeliveryView
                     .map(|m| MachineView {
                         name: m.name.to_string(),
                         word: m.verdict.as_ref().map_or("open", |v| word(v.word)).to_owned(),
-                        reason: m.verdict.as_ref().map_or_else(|| m.last.clone(), |v| v.reason.clone()),
+                        reason: m
+                            .verdict
+                            .as_ref()
+                            .map_or_else(|| m.last.clone(), |v| v.reason.clone()),
                     })
                     .collect(),
             })
@@ -175,7 +178,11 @@ pub fn delivery(delivery: &Delivery, transitions: &[Transition]) -> DeliveryView
         since: delivery.since,
         reason: delivery.reason.clone(),
         scopes: delivery.legs.iter().map(|l| l.scope.to_string()).collect(),
-        skipped: delivery.skipped.iter().map(|(s, why)| format!("{s} skipped ({why})")).collect(),
+        skipped: delivery
+            .skipped
+            .iter()
+            .map(|(s, why)| format!("{s} skipped ({why})"))
+            .collect(),
         stages: stages.unwrap_or_default(),
         epoch: walk.map_or(0, |w| w.epoch),
         revision: walk.map_or(0, |w| w.revision),
@@ -183,7 +190,11 @@ pub fn delivery(delivery: &Delivery, transitions: &[Transition]) -> DeliveryView
         abort_cause: walk
             .and_then(|w| w.abort_cause.as_ref())
             .map(|c| format!("{} ({}) in {}: {}", c.name, c.node_id_short, c.phase, c.reason)),
-        outstanding: walk.iter().flat_map(|w| &w.outstanding).map(ToString::to_string).collect(),
+        outstanding: walk
+            .iter()
+            .flat_map(|w| &w.outstanding)
+            .map(ToString::to_string)
+            .collect(),
         story: transitions.iter().map(story_of).collect(),
     }
 }
@@ -209,7 +220,13 @@ fn rank(node: &NodeView) -> u8 {
     }
 }
 
-fn node(id: NodeId, name: &NodeName, roles: &[RoleName], enrolled: bool, state: Option<&NodeState>) -> NodeView {
+fn node(
+    id: NodeId,
+    name: &NodeName,
+    roles: &[RoleName],
+    enrolled: bool,
+    state: Option<&NodeState>,
+) -> NodeView {
     let presence = match state {
         _ if !enrolled => "invited",
         None => "expected",
@@ -228,10 +245,15 @@ fn node(id: NodeId, name: &NodeName, roles: &[RoleName], enrolled: bool, state: 
         presence: presence.to_owned(),
         heard_at: state.and_then(|s| s.heard_at),
         host_version: report.map(|r| r.host_version.clone()),
-        declaration: declaration
-            .map_or_else(|| "none yet".to_owned(), |d| format!("{} at {}", declaration_word(d.state), d.sequence)),
+        declaration: declaration.map_or_else(
+            || "none yet".to_owned(),
+            |d| format!("{} at {}", declaration_word(d.state), d.sequence),
+        ),
         confirmed_sequence: declaration.map_or(0, |d| d.confirmed_sequence),
-        epoch: epoch.map_or_else(|| "none yet".to_owned(), |e| format!("{:?} {}", e.state, e.state_epoch).to_lowercase()),
+        epoch: epoch.map_or_else(
+            || "none yet".to_owned(),
+            |e| format!("{:?} {}", e.state, e.state_epoch).to_lowercase(),
+        ),
         running_epoch: epoch.map_or(0, |e| e.running),
         troubles: report.map(troubles).unwrap_or_default(),
     }
@@ -254,14 +276,32 @@ pub fn declaration_word(state: DeclarationState) -> &'static str {
 fn troubles(report: &Report) -> Vec<String> {
     let mut out = Vec::new();
     if let Some(status) = &report.declaration
-        && matches!(status.state, DeclarationState::Reverted | DeclarationState::Failed | DeclarationState::KnownBad)
+        && matches!(
+            status.state,
+            DeclarationState::Reverted | DeclarationState::Failed | DeclarationState::KnownBad
+        )
     {
-        out.push(format!("sequence {} {}: {}", status.sequence, declaration_word(status.state), status.reason));
+        out.push(format!(
+            "sequence {} {}: {}",
+            status.sequence,
+            declaration_word(status.state),
+            status.reason
+        ));
     }
     let probes = report.probes.iter().filter(|p| p.health == Health::Unhealthy);
     out.extend(probes.map(|p| format!("the probe {} says no: {}", p.name, p.reason)));
-    out.extend(report.rollbacks.iter().map(|v| format!("{} went back to {}: {}", v.component, v.to, v.why)));
-    out.extend(report.refused.iter().map(|r| format!("refused a {}: {}", r.order, r.reason)));
+    out.extend(
+        report
+            .rollbacks
+            .iter()
+            .map(|v| format!("{} went back to {}: {}", v.component, v.to, v.why)),
+    );
+    out.extend(
+        report
+            .refused
+            .iter()
+            .map(|r| format!("refused a {}: {}", r.order, r.reason)),
+    );
     if report.stale {
         out.push("its timestamp has run out".to_owned());
     }

@@ -243,7 +243,11 @@ impl Reading {
         match stem.parse() {
             Ok(name) => Some((name, self.document(path, bytes))),
             Err(e) => {
-                self.say(path, format!("the file's name gives no name: {e}"), "rename the file");
+                self.say(
+                    path,
+                    format!("the file's name gives no name: {e}"),
+                    "rename the file",
+                );
                 None
             }
         }
@@ -264,7 +268,11 @@ impl Reading {
         let name: ModuleName = match module.parse() {
             Ok(name) => name,
             Err(e) => {
-                self.say(path, format!("the folder's name is no module's: {e}"), "rename the folder");
+                self.say(
+                    path,
+                    format!("the folder's name is no module's: {e}"),
+                    "rename the folder",
+                );
                 return;
             }
         };

@@ -20,7 +20,7 @@ pub struct Snapshot {
     pub counters: Counters,
     /// The lease's term (LK-6); 1 until there is a lease.
     pub term: u64,
-    /// The deliveries that are not final, by commit, and the newest final one of the branch.
+    /// The deliveries that are not final, by commit, the newest final one, and those that open requests speak of.
     pub deliveries: BTreeMap<CommitId, Delivery>,
     /// The content last accepted for policy, list and gate.
     pub accepted: BTreeMap<Scope, ContentRef>,

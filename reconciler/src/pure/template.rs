@@ -11,7 +11,10 @@ use meshplan_schemas::document::var::{Var, Vars};
 use meshplan_schemas::finding::{Finding, Source};
 use meshplan_schemas::limits::{TEMPLATE_FUEL, TEMPLATE_OUTPUT_BYTES, TEMPLATE_TREE_BYTES};
 use minijinja::syntax::SyntaxConfig;
-use minijinja::{AutoEscape, Environment, Error, ErrorKind, UndefinedBehavior, Value};
+use minijinja::value::ValueKind;
+use minijinja::{
+    AutoEscape, Environment, Error, ErrorKind, Output, State, UndefinedBehavior, Value, escape_formatter,
+};
 
 use super::validate::{Module, Record, Validated};
 
@@ -62,13 +65,14 @@ impl Templates {
         let mut environment = Environment::new();
         environment.set_undefined_behavior(UndefinedBehavior::Strict);
         environment.set_auto_escape_callback(|_| AutoEscape::None);
+        environment.set_formatter(as_documents_write_it);
+        // Places of errors, in release builds too; it costs only where one is made.
+        environment.set_debug(true);
         environment.set_fuel(Some(TEMPLATE_FUEL));
-        // Lines that hold only a `{% .. %}` leave nothing behind, and the last line keeps its end.
+        // The last line keeps its end. Line ends behind a `{% .. %}` stay too: taking them away would join
+        // `{% if a %}b{% endif %}` with the line after it; a template writes `{%-` where it wants that.
         let mut syntax = SyntaxConfig::builder();
-        syntax
-            .trim_blocks(true)
-            .lstrip_blocks(true)
-            .keep_trailing_newline(true);
+        syntax.keep_trailing_newline(true);
         if let Ok(syntax) = syntax.build() {
             environment.set_syntax(syntax);
         }
@@ -179,10 +183,12 @@ impl RenderError {
             (kind, None) => kind.to_string(),
         };
         let help = match inner.kind() {
-            ErrorKind::UndefinedError => {
-                Some("a template sees `node`, `fleet`, `settings` and `nodes`; settings are declared in module.toml")
+            ErrorKind::UndefinedError => Some(
+                "a template sees `node`, `fleet`, `settings` and `nodes`; settings are declared in module.toml",
+            ),
+            ErrorKind::TemplateNotFound => {
+                Some("a template can include the templates of its own module's folder")
             }
-            ErrorKind::TemplateNotFound => Some("a template can include the templates of its own module's folder"),
             ErrorKind::UnknownFunction if message.contains("secret") => {
                 Some("secrets are not supported by this version yet")
             }
@@ -208,6 +214,26 @@ fn place(sources: &BTreeMap<String, Source>, error: &RenderError) -> Finding {
         None => Finding::of_file(&error.template, error.message.as_str()),
     };
     finding.maybe_help(error.help.map(str::to_owned))
+}
+
+/// A truth value is written as documents write it, and what is not there is an error, never the word "None".
+fn as_documents_write_it(
+    out: &mut Output<'_>,
+    state: &mut State<'_, '_>,
+    value: &Value,
+) -> Result<(), Error> {
+    if value.is_none() {
+        return Err(Error::new(
+            ErrorKind::InvalidOperation,
+            "this value is not there; `default` gives another",
+        ));
+    }
+    match bool::try_from(value.clone()) {
+        Ok(flag) if value.kind() == ValueKind::Bool => out
+            .write_str(if flag { "true" } else { "false" })
+            .map_err(Error::from),
+        _ => escape_formatter(out, state, value),
+    }
 }
 
 struct Bounded {

@@ -9,7 +9,8 @@ use super::read::{At, Read, Reader, RefusedKey, table};
 use super::scalar::{Int, Secs, SomeSecs, TimeOfDay, Zone};
 use crate::ident::NodeName;
 
-const NOT_POLICY: &str = "`{}` is not policy: policy is scheduler, link_monitor, qos, traversal and nothing else";
+const NOT_POLICY: &str =
+    "`{}` is not policy: policy is scheduler, link_monitor, qos, traversal and nothing else";
 const SECTIONS_ELSEWHERE: &[RefusedKey] = &[
     ("identity", NOT_POLICY),
     ("peers", NOT_POLICY),

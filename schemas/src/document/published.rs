@@ -29,7 +29,31 @@ fn made<T: JsonSchema>(name: &str) -> Schema {
     let settings = SchemaSettings::draft07().with(|s| s.inline_subschemas = true);
     let mut schema = settings.into_generator().into_root_schema_for::<T>();
     schema.insert("title".into(), json!(format!("meshplan {name}")));
-    // An editor's own line in the document is no key of it.
+    schema
+}
+
+/// The schema of an optional value without its null: TOML has none, a key is left out.
+fn without_null(mut schema: Schema) -> Schema {
+    let is_null =
+        |value: &Value| *value == json!("null") || *value == json!({ "type": "null" }) || value.is_null();
+    let Some(object) = schema.as_object_mut() else {
+        return schema;
+    };
+    for key in ["type", "enum", "anyOf"] {
+        let Some(Value::Array(choices)) = object.get_mut(key) else {
+            continue;
+        };
+        choices.retain(|choice| !is_null(choice));
+        let [only] = choices.as_slice() else {
+            continue;
+        };
+        let only = only.clone();
+        if key == "type" {
+            object.insert(key.to_owned(), only);
+        } else if key == "anyOf" {
+            return Schema::try_from(only).unwrap_or_default();
+        }
+    }
     schema
 }
 
@@ -70,7 +94,7 @@ impl TableSchema {
         needed: bool,
         default: Option<Value>,
     ) {
-        let mut schema = generator.subschema_for::<T>();
+        let mut schema = without_null(generator.subschema_for::<T>());
         schema.insert("description".into(), json!(prose(doc)));
         if let Some(default) = default {
             schema.insert("default".into(), default);

@@ -104,8 +104,9 @@ impl<T: JsonSchema> JsonSchema for At<T> {
     fn inline_schema() -> bool {
         true
     }
+    // Not the name of `T`: two of one name are taken for a circle.
     fn schema_name() -> std::borrow::Cow<'static, str> {
-        T::schema_name()
+        format!("At{}", T::schema_name()).into()
     }
     fn json_schema(generator: &mut SchemaGenerator) -> Schema {
         generator.subschema_for::<T>()

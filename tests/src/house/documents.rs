@@ -27,8 +27,10 @@ pub fn commands(page: &SourceFile) -> Vec<Command> {
             .chain([text])
             .flat_map(|t| split_commands(&t))
         {
-            // `A=b program ...`: assignments before the program are the shell's.
-            let mut words = words(&part).into_iter().skip_while(|w| is_assignment(w));
+            // `A=b program ...`, `until program ...`: what stands before the program is the shell's.
+            let mut words = words(&part)
+                .into_iter()
+                .skip_while(|w| is_assignment(w) || KEYWORDS.contains(&w.as_str()));
             let Some(program) = words.next() else { continue };
             let name = program.rsplit('/').next().unwrap_or(&program).to_owned();
             if name == "meshplan" || name == "meshplan-host" {
@@ -42,6 +44,8 @@ pub fn commands(page: &SourceFile) -> Vec<Command> {
     }
     found
 }
+
+const KEYWORDS: [&str; 8] = ["if", "then", "else", "while", "until", "do", "!", "exec"];
 
 fn is_assignment(word: &str) -> bool {
     let name = word.split_once('=').map(|(name, _)| name);

@@ -8,6 +8,8 @@ use std::collections::BTreeMap;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use meshplan_schemas::digest::Digest;
+
 use super::{Disk, DiskError, NewFile, Owner, Sort, Space, Stat};
 use crate::pure::target_path::TargetPath;
 
@@ -30,6 +32,8 @@ struct Sim {
     log: Vec<Op>,
     forbidden: Vec<String>,
     space: Space,
+    /// So many blocks are still free.
+    left: Option<usize>,
 }
 
 #[derive(Debug, Clone)]
@@ -40,7 +44,7 @@ struct Tree {
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Node {
     File {
-        bytes: Vec<u8>,
+        bytes: Arc<[u8]>,
         mode: u32,
         uid: u32,
         gid: u32,
@@ -63,7 +67,7 @@ enum Op {
     /// A thing comes to be, without a name.
     Make { ino: u64, node: Node },
     /// Its bytes.
-    Bytes { ino: u64, bytes: Vec<u8> },
+    Bytes { ino: u64, bytes: Arc<[u8]> },
     /// Mode and owner.
     Meta { ino: u64, mode: u32, owner: Owner },
     /// Bytes, mode and owner are on the disk.
@@ -150,8 +154,11 @@ impl Tree {
                 uid,
                 gid,
             }) => {
-                let shown = String::from_utf8_lossy(bytes);
-                out.insert(at.to_owned(), format!("file {mode:o} {uid}:{gid} {shown:?}"));
+                let shown = match bytes.len() {
+                    0..=4096 => format!("{:?}", String::from_utf8_lossy(bytes)),
+                    long => format!("{long} bytes {}", Digest::of(bytes)),
+                };
+                out.insert(at.to_owned(), format!("file {mode:o} {uid}:{gid} {shown}"));
             }
             Some(Node::Link { target, uid, gid }) => {
                 out.insert(at.to_owned(), format!("link {uid}:{gid} {target:?}"));
@@ -195,6 +202,7 @@ impl SimDisk {
             log: Vec::new(),
             forbidden: Vec::new(),
             space,
+            left: None,
         };
         Self {
             sim: Arc::new(Mutex::new(sim)),
@@ -232,7 +240,7 @@ impl SimDisk {
     /// Puts a file there as somebody else would, synced.
     pub fn plant(&self, path: &TargetPath, bytes: &[u8], mode: u32) {
         let node = Node::File {
-            bytes: bytes.to_owned(),
+            bytes: bytes.into(),
             mode,
             uid: OWN.0,
             gid: OWN.1,
@@ -268,6 +276,11 @@ impl SimDisk {
         let mut sim = self.lock();
         sim.space.free_bytes = free_bytes;
         sim.space.free_inodes = free_inodes;
+    }
+
+    /// From here on the disk is full once so many more blocks are taken: a thing takes at least one.
+    pub fn full_after(&self, blocks: usize) {
+        self.lock().left = Some(blocks);
     }
 
     /// Everything that stands there, as words by path.
@@ -341,6 +354,7 @@ impl SimDisk {
             log: Vec::new(),
             forbidden,
             space: sim.space,
+            left: sim.left,
         };
         Self {
             sim: Arc::new(Mutex::new(cut)),
@@ -454,7 +468,26 @@ fn fates(log: &[Op], pending: &[usize]) -> Vec<Vec<Fate>> {
     out
 }
 
+fn blocks(node: Option<&Node>) -> usize {
+    match node {
+        Some(Node::File { bytes, .. }) => bytes.len().div_ceil(4096).max(1),
+        Some(_) => 1,
+        None => 0,
+    }
+}
+
 impl Sim {
+    fn take(&mut self, act: &'static str, path: &TargetPath, blocks: usize) -> Result<(), DiskError> {
+        if let Some(left) = self.left {
+            let left = left.checked_sub(blocks);
+            self.left = Some(left.ok_or_else(|| fault(act, path, io::ErrorKind::StorageFull))?);
+        }
+        Ok(())
+    }
+    fn give(&mut self, ino: u64) {
+        let blocks = blocks(self.tree.nodes.get(&ino));
+        self.left = self.left.map(|left| left + blocks);
+    }
     fn act(&mut self, op: Op) {
         self.tree.apply(&op);
         self.log.push(op);
@@ -531,7 +564,7 @@ impl Disk for SimDisk {
         let sim = self.lock();
         let (_, ino) = self.named(&sim, "read", path)?;
         match sim.tree.nodes.get(&ino) {
-            Some(Node::File { bytes, .. }) => Ok(bytes.clone()),
+            Some(Node::File { bytes, .. }) => Ok(bytes.to_vec()),
             _ => Err(fault("read", path, io::ErrorKind::InvalidInput)),
         }
     }
@@ -572,6 +605,7 @@ impl Disk for SimDisk {
         let mut sim = self.lock();
         self.allowed(&sim, "create", path)?;
         let folder = self.folder(&sim, "create", path)?;
+        sim.take("create", path, file.bytes.len().div_ceil(4096).max(1))?;
         if sim
             .tree
             .names(folder)
@@ -580,7 +614,7 @@ impl Disk for SimDisk {
             return Err(fault("create", path, io::ErrorKind::AlreadyExists));
         }
         let node = Node::File {
-            bytes: Vec::new(),
+            bytes: Arc::from([]),
             mode: 0o600,
             uid: OWN.0,
             gid: OWN.1,
@@ -588,7 +622,7 @@ impl Disk for SimDisk {
         let ino = sim.make_named(folder, path.file_name(), node);
         sim.act(Op::Bytes {
             ino,
-            bytes: file.bytes.to_owned(),
+            bytes: file.bytes.into(),
         });
         sim.act(Op::Meta {
             ino,
@@ -603,6 +637,7 @@ impl Disk for SimDisk {
         let mut sim = self.lock();
         self.allowed(&sim, "make the link", path)?;
         let folder = self.folder(&sim, "make the link", path)?;
+        sim.take("make the link", path, 1)?;
         if sim
             .tree
             .names(folder)
@@ -627,6 +662,7 @@ impl Disk for SimDisk {
         let mut sim = self.lock();
         self.allowed(&sim, "make the folder", path)?;
         let folder = self.folder(&sim, "make the folder", path)?;
+        sim.take("make the folder", path, 1)?;
         if sim
             .tree
             .names(folder)
@@ -665,6 +701,9 @@ impl Disk for SimDisk {
         {
             return Err(fault("put in place", to, io::ErrorKind::IsADirectory));
         }
+        if let Ok((_, over)) = self.named(&sim, "put in place", to) {
+            sim.give(over);
+        }
         let (gone, new) = (
             Some(from.file_name().to_owned()),
             Some((to.file_name().to_owned(), ino)),
@@ -687,6 +726,7 @@ impl Disk for SimDisk {
         if sim.tree.names(ino).is_some() {
             return Err(fault("remove", path, io::ErrorKind::IsADirectory));
         }
+        sim.give(ino);
         sim.act(Op::Names {
             folder,
             gone: Some(path.file_name().to_owned()),
@@ -706,6 +746,7 @@ impl Disk for SimDisk {
             }
             Some(_) => {}
         }
+        sim.give(ino);
         sim.act(Op::Names {
             folder,
             gone: Some(path.file_name().to_owned()),

@@ -164,7 +164,10 @@ impl Machine {
 
     /// Makes sure of the room, keeps originals and before images, opens the window; says why not.
     fn begin(&self, survey: &Survey, window: &Window) -> Result<Option<String>, MachineError> {
-        let (befores, blobs) = self.before(&survey.plan)?;
+        let (befores, blobs) = match self.before(&survey.plan) {
+            Ok(kept) => kept,
+            Err(why) => return Ok(Some(why)),
+        };
         let mut need = room::Need::default();
         for step in &survey.plan.steps {
             if let Step::Write(write) = step
@@ -196,9 +199,9 @@ impl Machine {
         }
     }
 
-    /// What stands at every path that will be touched.
-    fn before(&self, plan: &Plan) -> Result<(Vec<Before>, BTreeMap<Digest, Vec<u8>>), MachineError> {
-        let mut paths: BTreeMap<TargetPath, Option<ResourceName>> = BTreeMap::new();
+    /// The way back from every path that will be touched, and the bytes that it needs; or why there is none.
+    fn before(&self, plan: &Plan) -> Result<(Vec<Before>, BTreeMap<Digest, Vec<u8>>), String> {
+        let mut paths: BTreeMap<TargetPath, (Option<ResourceName>, &str)> = BTreeMap::new();
         for step in &plan.steps {
             match step {
                 Step::Write(write) => {
@@ -206,33 +209,58 @@ impl Machine {
                         continue;
                     };
                     for folder in missing_folders(self.root(), target) {
-                        paths.entry(folder).or_insert(None);
+                        paths.entry(folder).or_insert((None, "directory"));
                     }
-                    paths.insert(target.clone(), Some(write.record.name.clone()));
+                    let record = &write.record;
+                    paths.insert(target.clone(), (Some(record.name.clone()), &record.kind));
                 }
                 Step::Sweep(sweep) if sweep.acts() => {
                     if let Some(target) = &sweep.target {
-                        paths.insert(target.clone(), Some(sweep.name.clone()));
+                        paths.insert(target.clone(), (Some(sweep.name.clone()), &sweep.kind));
                     }
                 }
                 Step::Tidy(path) => {
-                    paths.entry(path.clone()).or_insert(None);
+                    paths.entry(path.clone()).or_insert((None, "directory"));
                 }
                 Step::Sweep(_) | Step::Record(_) | Step::Fail { .. } => {}
             }
         }
+        let sweeps = plan.steps.iter().filter_map(|step| match step {
+            Step::Sweep(sweep) if sweep.acts() => sweep.target.clone(),
+            _ => None,
+        });
+        let swept: BTreeSet<TargetPath> = sweeps.collect();
         let mut befores = Vec::new();
         let mut blobs = BTreeMap::new();
-        for (path, name) in paths {
-            let there = observe(self.root(), &path);
+        // Files that make way: nothing can stand below one yet. They come before what is below them.
+        let mut making_way: BTreeSet<TargetPath> = BTreeSet::new();
+        for (path, (name, kind)) in paths {
+            let there = if path.ancestors().any(|folder| making_way.contains(&folder)) {
+                Observed::Absent
+            } else {
+                observe(self.root(), &path)
+            };
+            if let Observed::Other(why) | Observed::Unknown(why) = &there {
+                // Without a before image there is no way back, and what there is no way back from is not begun.
+                return Err(format!(
+                    "{path} cannot be kept for the way back: {why}; nothing was touched"
+                ));
+            }
             befores.push(Before {
                 name,
                 place: Place::Root,
-                thing: there.thing(),
-                path,
+                act: kinds::revert(kind, there.thing().as_ref()),
+                path: path.clone(),
             });
-            if let Observed::File { bytes, .. } = there {
-                blobs.insert(Digest::of(&bytes), bytes);
+            match there {
+                Observed::File { bytes, .. } => {
+                    blobs.insert(Digest::of(&bytes), bytes);
+                    making_way.insert(path);
+                }
+                Observed::Link { .. } if swept.contains(&path) => {
+                    making_way.insert(path);
+                }
+                _ => {}
             }
         }
         Ok((befores, blobs))

@@ -11,7 +11,7 @@ use crate::edge::ledger::json;
 use crate::edge::observe::observe;
 use crate::edge::window;
 use crate::pure::commit_confirm::WINDOW_VERSION;
-use crate::pure::inverse::{Before, Place, journal};
+use crate::pure::inverse::{Before, Place, UndoAct, act_to, journal};
 use crate::pure::observed::Observed;
 use crate::pure::record::PolicyRecord;
 use crate::pure::target_path::TargetPath;
@@ -140,7 +140,7 @@ impl Machine {
                         name: None,
                         place: Place::Root,
                         path: folder,
-                        thing: None,
+                        act: UndoAct::Remove,
                     });
                 }
             }
@@ -148,7 +148,7 @@ impl Machine {
                 name: None,
                 place: *place,
                 path: path.clone(),
-                thing: there.thing(),
+                act: act_to(there.thing().as_ref()),
             });
             if let Observed::File { bytes, .. } = there {
                 need.file(self.state(), &path_of("/window"), bytes.len() as u64)?;

@@ -206,6 +206,21 @@ impl Machine {
                 return Err(format!("{other} and {name} both name {target}"));
             }
         }
+        for (target, name) in &by_target {
+            // Through a link that changes in the same order nobody could say what stood there before.
+            let over = target
+                .ancestors()
+                .find_map(|folder| by_target.get(&folder).copied());
+            let is_folder = |name: &ResourceName| {
+                let resource = declaration.resources.iter().find(|r| r.name == *name);
+                resource.is_some_and(|r| r.kind == "directory")
+            };
+            if let Some(over) = over.filter(|over| !is_folder(over)) {
+                return Err(format!(
+                    "{name} names {target}, which is below the target of {over}, no directory"
+                ));
+            }
+        }
         Ok(by_target.into_keys().collect())
     }
 

@@ -68,7 +68,8 @@ async fn head(tx: &mut Tx) -> Result<Option<HeadRef>, StoreError> {
     }))
 }
 
-async fn nodes(tx: &mut Tx) -> Result<BTreeMap<NodeId, NodeState>, StoreError> {
+/// What is heard of each node.
+pub(super) async fn nodes(tx: &mut Tx) -> Result<BTreeMap<NodeId, NodeState>, StoreError> {
     const SQL: &str = "SELECT node, report, heard_at, look, look_at FROM nodes";
     let rows: Vec<NodeRow> = tx.rows(SQL, args![]).await?;
     rows.into_iter().map(node).collect()

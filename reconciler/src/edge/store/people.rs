@@ -8,7 +8,7 @@ use serde::de::DeserializeOwned;
 
 use super::cell::{cell, json};
 use super::db::args;
-use super::{Store, StoreError};
+use super::{Store, StoreError, gather};
 use crate::pure::delivery::{Delivery, Transition};
 use crate::pure::snapshot::{NodeState, Request};
 
@@ -125,7 +125,8 @@ impl Store {
     /// # Errors
     /// [`StoreError`].
     pub async fn nodes(&self) -> Result<Vec<(NodeId, NodeState)>, StoreError> {
-        Ok(self.snapshot().await?.nodes.into_iter().collect())
+        let mut tx = self.db().begin_read().await?;
+        Ok(gather::nodes(&mut tx).await?.into_iter().collect())
     }
 
     /// Takes down what a person asks for; the same id again changes nothing.

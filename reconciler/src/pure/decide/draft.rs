@@ -168,7 +168,13 @@ impl<'a> Draft<'a> {
     fn next_block(&self, transition: &Transition) -> UnsignedBlock {
         let before = self.counters.block.as_ref();
         let number = before.map_or(1, |mark| mark.number + 1);
-        Block::of_transition(transition, number, before.map(|mark| mark.digest), self.known.snapshot.term).unsigned()
+        Block::of_transition(
+            transition,
+            number,
+            before.map(|mark| mark.digest),
+            self.known.snapshot.term,
+        )
+        .unsigned()
     }
 
     /// The act, with the journal's blocks for its transitions.

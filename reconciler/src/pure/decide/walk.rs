@@ -319,7 +319,7 @@ fn look_at(
             machine.verdict = Some(Verdict {
                 word: VerdictWord::Failed,
                 reason: why,
-            })
+            });
         }
         Some(Seen::NoLink(why)) if !machine.ordered_again => {
             // Says nothing about the content: ordered again once, and the deadline decides (DL-13).

@@ -221,5 +221,6 @@ pub(super) fn report(of: NodeId, counter: u64, cause: Cause) -> Report {
         disk_free_bytes: None,
         load_hundredths: None,
         refused: Vec::new(),
+        take_requests: Vec::new(),
     }
 }

@@ -619,6 +619,7 @@ impl SimHost {
             disk_free_bytes: None,
             load_hundredths: None,
             refused: vec![],
+            take_requests: vec![],
         }
     }
 }

@@ -1,0 +1,156 @@
+//! `meshplan policy show`: a node's effective policy, with the file that each value came from (FR-6).
+
+use std::io::Write;
+use std::path::PathBuf;
+
+use clap::{Args as ClapArgs, Subcommand};
+use meshplan_schemas::finding::did_you_mean;
+use meshplan_schemas::ident::NodeName;
+use meshplan_schemas::policy::FleetPolicy;
+use serde_json::json;
+use toml::{Table, Value};
+
+use super::check;
+use super::exit::Exit;
+use crate::pure::compose::TreeError;
+
+/// Shows policy.
+#[derive(Debug, Clone, ClapArgs)]
+pub struct Args {
+    /// What to do.
+    #[command(subcommand)]
+    pub verb: Verb,
+}
+
+/// What to do with policy.
+#[derive(Debug, Clone, Subcommand)]
+pub enum Verb {
+    /// Prints the effective policy of a node with the file that each value came from.
+    Show {
+        /// The node's name.
+        node: NodeName,
+        /// The fleet's repository.
+        #[arg(long, default_value = ".")]
+        dir: PathBuf,
+        /// Of a commit, by any name that git knows, instead of the files of the folder.
+        #[arg(long, value_name = "COMMIT")]
+        commit: Option<String>,
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+/// One value of the effective policy.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Origin {
+    /// The keys that lead to it, as `qos.extra.dscp`.
+    pub key: String,
+    /// The value as TOML writes it.
+    pub value: Value,
+    /// The document that said it last.
+    pub file: String,
+}
+
+/// Runs the command. [`Exit::No`] when the tree does not check or has no such node.
+///
+/// # Errors
+/// The tree cannot be read, or nothing can be written to `out`.
+pub fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<Exit> {
+    let Verb::Show {
+        node,
+        dir,
+        commit,
+        json,
+    } = &args.verb;
+    let (tree, of_paths) = check::read(dir, commit.as_deref())?;
+    let composed = match check::compose_with(&tree, of_paths) {
+        Ok(composed) => composed,
+        Err(error) => {
+            if let TreeError::Findings(findings) = &error {
+                for finding in findings.iter().filter(|f| f.is_error()) {
+                    writeln!(out, "{}\n", finding.render(false))?;
+                }
+            }
+            writeln!(out, "refused: {error}")?;
+            return Ok(Exit::No);
+        }
+    };
+    let Some(found) = composed.nodes.values().find(|n| n.name == *node) else {
+        let names = composed.nodes.values().map(|n| n.name.as_str());
+        let hint = did_you_mean(node.as_str(), names).unwrap_or_default();
+        writeln!(out, "there is no node `{node}` {hint}")?;
+        return Ok(Exit::No);
+    };
+    let policy = meshplan_schemas::policy::parse(&composed.policy)?;
+    let layers = std::iter::once(("policy/base.toml".to_owned(), &policy.base)).chain(
+        found
+            .roles
+            .iter()
+            .filter_map(|role| Some((format!("policy/roles/{role}.toml"), policy.roles.get(role)?))),
+    );
+    let layers: Vec<(String, &Table)> = layers.collect();
+    let origins = origins(&policy, &found.roles, &layers);
+    if *json {
+        let values: Vec<_> = origins
+            .iter()
+            .map(|o| json!({ "key": o.key, "value": o.value, "file": o.file }))
+            .collect();
+        writeln!(out, "{}", serde_json::to_string_pretty(&values)?)?;
+        return Ok(Exit::Done);
+    }
+    let lines: Vec<String> = origins
+        .iter()
+        .map(|o| format!("{} = {}", o.key, o.value))
+        .collect();
+    let width = lines.iter().map(|l| l.chars().count()).max().unwrap_or(0);
+    for (line, origin) in lines.iter().zip(&origins) {
+        writeln!(out, "{line:width$}  # {}", origin.file)?;
+    }
+    if origins.is_empty() {
+        writeln!(out, "no policy applies to {node}")?;
+    }
+    Ok(Exit::Done)
+}
+
+/// Every value of the effective policy, with the last layer that says it.
+fn origins(
+    policy: &FleetPolicy,
+    roles: &[meshplan_schemas::ident::RoleName],
+    layers: &[(String, &Table)],
+) -> Vec<Origin> {
+    let mut origins = Vec::new();
+    leaves("", &policy.effective(roles), &mut |key, value| {
+        let file = layers.iter().rev().find(|(_, table)| says(table, key));
+        origins.push(Origin {
+            key: key.replace('\u{0}', "."),
+            value: value.clone(),
+            file: file.map(|(file, _)| file.clone()).unwrap_or_default(),
+        });
+    });
+    origins
+}
+
+/// Whether a layer has this key.
+fn says(layer: &Table, key: &str) -> bool {
+    let mut keys = key.split('\u{0}');
+    let first = keys.next().and_then(|k| layer.get(k));
+    keys.fold(first, |value, k| value.and_then(|v| v.get(k)))
+        .is_some()
+}
+
+/// Calls `each` for every value that is no table; the keys on the way are joined by NUL, which no key may hold.
+fn leaves(above: &str, table: &Table, each: &mut impl FnMut(&str, &Value)) {
+    for (key, value) in table {
+        let path = if above.is_empty() {
+            key.clone()
+        } else {
+            format!("{above}\u{0}{key}")
+        };
+        match value {
+            Value::Table(inner) if !inner.is_empty() => leaves(&path, inner, each),
+            Value::Table(_) => {}
+            value => each(&path, value),
+        }
+    }
+}

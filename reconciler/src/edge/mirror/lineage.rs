@@ -1,0 +1,101 @@
+//! Which commits are new: first-parent order, and whether the branch still has what it had.
+
+use std::collections::HashSet;
+
+use git2::{Commit, Oid, Repository};
+use jiff::Timestamp;
+use meshplan_schemas::ident::CommitId;
+
+use super::{Mirror, MirrorError, commit_id};
+
+/// A commit, as far as a delivery shows it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CommitInfo {
+    /// Its id.
+    pub id: CommitId,
+    /// Its parents, the first one first.
+    pub parents: Vec<CommitId>,
+    /// Its message's first line; what is no UTF-8 is replaced.
+    pub subject: String,
+    /// Its author's name.
+    pub author: String,
+    /// When its committer says that it was made.
+    pub committed_at: Timestamp,
+}
+
+/// How a tip came about since one that was known.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Lineage {
+    /// The tip.
+    pub head: CommitInfo,
+    /// What is new on the first-parent line that ends at the tip, oldest first; the tip is the last. Empty when the
+    /// known commit is the tip, or when the branch was set back to an older commit. The tip alone when nothing, or
+    /// nothing that is still here, was known.
+    pub commits: Vec<CommitInfo>,
+    /// The known commit is no ancestor of the tip: the branch was rewritten (FG-3, B08).
+    pub rewritten: bool,
+}
+
+impl Mirror {
+    /// What is new on the branch between `known` and `head`. A merge whose other parent brought `known` is not a
+    /// rewrite: nothing was dropped.
+    ///
+    /// # Errors
+    /// [`MirrorError::NoCommit`] for `head`, [`MirrorError::Damaged`].
+    pub fn first_parent_since(
+        &self,
+        known: Option<&CommitId>,
+        head: &CommitId,
+    ) -> Result<Lineage, MirrorError> {
+        let tip = self.find(head)?;
+        let known_id = known.and_then(|k| self.find(k).ok());
+        lineage(&self.repo, known.is_some(), known_id, tip).map_err(|e| self.damaged(&e))
+    }
+}
+
+fn lineage(repo: &Repository, any_known: bool, known: Option<Oid>, tip: Oid) -> Result<Lineage, git2::Error> {
+    let head = info(&repo.find_commit(tip)?);
+    let Some(known) = known else {
+        return Ok(Lineage {
+            commits: vec![head.clone()],
+            head,
+            rewritten: any_known,
+        });
+    };
+    let rewritten = known != tip && !repo.graph_descendant_of(tip, known)?;
+    let mut walk = repo.revwalk()?;
+    walk.push(tip)?;
+    walk.hide(known)?;
+    let new: HashSet<Oid> = walk.collect::<Result<_, _>>()?;
+    let mut commits = Vec::new();
+    let mut next = Some(tip);
+    while let Some(id) = next.filter(|id| new.contains(id)) {
+        let commit = repo.find_commit(id)?;
+        commits.push(info(&commit));
+        next = commit.parent_id(0).ok();
+    }
+    commits.reverse();
+    Ok(Lineage {
+        head,
+        commits,
+        rewritten,
+    })
+}
+
+fn info(commit: &Commit<'_>) -> CommitInfo {
+    let message = String::from_utf8_lossy(commit.message_bytes());
+    CommitInfo {
+        id: commit_id(commit.id()),
+        parents: commit.parent_ids().map(commit_id).collect(),
+        subject: message
+            .trim_start()
+            .lines()
+            .next()
+            .unwrap_or_default()
+            .trim_end()
+            .to_owned(),
+        author: String::from_utf8_lossy(commit.author().name_bytes()).into_owned(),
+        // A date that no calendar has is the writer's own; it decides nothing.
+        committed_at: Timestamp::from_second(commit.time().seconds()).unwrap_or(Timestamp::UNIX_EPOCH),
+    }
+}

@@ -1,0 +1,210 @@
+//! Reading a commit's tree, by object and never by checkout (FR-3).
+//!
+//! A tree is somebody's input: how many entries, how deep and how large it is, is bounded before it is believed.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use git2::{ObjectType, Odb, Oid, Repository, Tree};
+use meshplan_schemas::ident::CommitId;
+use meshplan_schemas::limits::{BUNDLE_BYTES, DOCUMENT_BYTES};
+
+use super::{Mirror, MirrorError};
+
+/// What of one tree is read at all.
+struct Limits {
+    /// Files. A few small tree objects can stand for any number of them.
+    entries: usize,
+    /// Folders in folders.
+    depth: usize,
+    /// Bytes of all files together that are kept in memory.
+    bytes: u64,
+    /// Files up to this size are remembered for the next tree.
+    remembered_bytes: usize,
+}
+
+const LIMITS: Limits = Limits {
+    entries: 500_000,
+    depth: 64,
+    bytes: 1 << 30,
+    remembered_bytes: 64 * 1024,
+};
+
+/// A file, link or submodule of a tree.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TreeEntry {
+    /// Its path as git has it: bytes, `/` between folders.
+    pub path: Vec<u8>,
+    /// What it is.
+    pub kind: EntryKind,
+    /// What is in it.
+    pub content: Content,
+    /// The id of the blob (of the commit, for a submodule): equal ids, equal content.
+    pub id: Oid,
+}
+
+/// What an entry is (git's modes).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EntryKind {
+    /// A file.
+    Blob {
+        /// Mode 100755.
+        executable: bool,
+    },
+    /// A symbolic link; its content is its target.
+    Symlink,
+    /// A submodule; it has no content here.
+    Submodule,
+}
+
+/// What is in an entry.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Content {
+    /// These bytes.
+    Bytes(Arc<[u8]>),
+    /// More than may be (1 MiB, or 64 MiB under `modules/`): it was not loaded.
+    TooLarge {
+        /// How much.
+        bytes: u64,
+    },
+}
+
+/// The small files of the tree that was read last, so that the next one inflates only what has changed.
+#[derive(Default)]
+pub(super) struct Blobs(HashMap<Oid, Arc<[u8]>>);
+
+enum Stop {
+    Git(git2::Error),
+    Bound(String),
+}
+
+impl From<git2::Error> for Stop {
+    fn from(error: git2::Error) -> Self {
+        Self::Git(error)
+    }
+}
+
+impl Mirror {
+    /// Everything in a commit's tree, in git's order.
+    ///
+    /// # Errors
+    /// [`MirrorError::NoCommit`]; [`MirrorError::Tree`] for a tree beyond all bounds; [`MirrorError::Damaged`], after
+    /// which the next fetch makes a fresh copy.
+    pub fn read_tree(&mut self, commit: &CommitId) -> Result<Vec<TreeEntry>, MirrorError> {
+        let id = self.find(commit)?;
+        let odb = self.repo.odb().map_err(|e| self.damaged(&e))?;
+        let mut reader = Reader {
+            repo: &self.repo,
+            odb,
+            known: std::mem::take(&mut self.blobs),
+            entries: Vec::new(),
+            bytes: 0,
+        };
+        let walked = self
+            .repo
+            .find_commit(id)
+            .and_then(|commit| commit.tree())
+            .map_err(Stop::from)
+            .and_then(|tree| reader.walk(&tree, &mut Vec::new(), 0));
+        let entries = std::mem::take(&mut reader.entries);
+        drop(reader);
+        match walked {
+            Ok(()) => {
+                let small = |entry: &TreeEntry| match &entry.content {
+                    Content::Bytes(bytes) if bytes.len() <= LIMITS.remembered_bytes => {
+                        Some((entry.id, Arc::clone(bytes)))
+                    }
+                    _ => None,
+                };
+                self.blobs = Blobs(entries.iter().filter_map(small).collect());
+                Ok(entries)
+            }
+            Err(Stop::Bound(why)) => Err(MirrorError::Tree {
+                commit: commit.clone(),
+                why,
+            }),
+            Err(Stop::Git(e)) => {
+                self.damage = Some(format!("the tree of {commit}: {}", e.message()));
+                Err(self.damaged(&e))
+            }
+        }
+    }
+}
+
+struct Reader<'r> {
+    repo: &'r Repository,
+    odb: Odb<'r>,
+    known: Blobs,
+    entries: Vec<TreeEntry>,
+    bytes: u64,
+}
+
+impl Reader<'_> {
+    fn walk(&mut self, tree: &Tree<'_>, folder: &mut Vec<u8>, depth: usize) -> Result<(), Stop> {
+        if depth > LIMITS.depth {
+            return Err(Stop::Bound(format!(
+                "folders are nested more than {} deep, below {}",
+                LIMITS.depth,
+                folder.escape_ascii()
+            )));
+        }
+        for entry in tree {
+            let length = folder.len();
+            folder.extend_from_slice(entry.name_bytes());
+            let (id, mode) = (entry.id(), entry.filemode());
+            if mode == 0o040_000 {
+                folder.push(b'/');
+                let below = self.repo.find_tree(id)?;
+                self.walk(&below, folder, depth + 1)?;
+            } else {
+                if self.entries.len() >= LIMITS.entries {
+                    return Err(Stop::Bound(format!("it has more than {} files", LIMITS.entries)));
+                }
+                let (kind, content) = self.leaf(id, mode, folder)?;
+                self.entries.push(TreeEntry {
+                    path: folder.clone(),
+                    kind,
+                    content,
+                    id,
+                });
+            }
+            folder.truncate(length);
+        }
+        Ok(())
+    }
+
+    fn leaf(&mut self, id: Oid, mode: i32, path: &[u8]) -> Result<(EntryKind, Content), Stop> {
+        let kind = match mode {
+            0o160_000 => return Ok((EntryKind::Submodule, Content::Bytes(Arc::from([])))),
+            0o120_000 => EntryKind::Symlink,
+            0o100_755 => EntryKind::Blob { executable: true },
+            _ => EntryKind::Blob { executable: false },
+        };
+        if let Some(bytes) = self.known.0.get(&id) {
+            self.bytes += bytes.len() as u64;
+            return Ok((kind, Content::Bytes(Arc::clone(bytes))));
+        }
+        let (length, object) = self.odb.read_header(id)?;
+        if object != ObjectType::Blob {
+            return Err(Stop::Bound(format!("{} is no file", path.escape_ascii())));
+        }
+        let length = length as u64;
+        let limit = if path.starts_with(b"modules/") {
+            BUNDLE_BYTES
+        } else {
+            DOCUMENT_BYTES as u64
+        };
+        if length > limit {
+            return Ok((kind, Content::TooLarge { bytes: length }));
+        }
+        self.bytes += length;
+        if self.bytes > LIMITS.bytes {
+            return Err(Stop::Bound(format!(
+                "it has more than {} MiB of files",
+                LIMITS.bytes >> 20
+            )));
+        }
+        let bytes = self.odb.read(id)?;
+        Ok((kind, Content::Bytes(Arc::from(bytes.data()))))
+    }
+}

@@ -1,0 +1,10 @@
+//! Everything git, against the real git over real HTTP: each test has a server and repositories of its own.
+
+#[cfg(test)]
+mod git {
+    pub(crate) mod mirror;
+    pub(crate) mod notes;
+    pub(crate) mod race;
+    pub(crate) mod transport;
+    pub(crate) mod world;
+}

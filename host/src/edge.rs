@@ -1,6 +1,7 @@
 //! What acts on the host: I/O without opinions.
 
 pub mod accounts;
+pub mod agent;
 pub mod boot;
 pub mod checked;
 pub mod clock;

@@ -39,8 +39,8 @@ impl Agent {
         // The intent is on disk before the first act.
         self.effects.push(Effect::SaveStanding);
         if std::mem::take(&mut self.ledger_lost) {
-            let from = self.orders.confirmed.clone().unwrap_or_else(|| newest.clone());
-            self.effects.push(Effect::Machine(Job::Rebuild(Box::new(from))));
+            self.effects
+                .push(Effect::Machine(Job::Rebuild(Box::new(newest.clone()))));
         }
         self.busy = Busy::Applying(Change::Declaration {
             sequence,

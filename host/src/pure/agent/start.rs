@@ -3,7 +3,7 @@
 use meshplan_schemas::digest::Digest;
 use meshplan_schemas::report::{DeclarationState, Mark, ResourceLine};
 
-use super::{Agent, Busy, Effect, Purpose};
+use super::{Agent, Busy, Effect, Job, Purpose};
 use crate::pure::confirm::{Change, Reason, Window};
 use crate::pure::orders::Slot;
 
@@ -56,7 +56,13 @@ impl Agent {
         }
         if let Some(why) = &started.ledger_lost {
             self.journal("ledger.lost", None, why.clone());
-            self.ledger_lost = true;
+            // With nothing confirmed to make it from, the next declaration is the one (HR-15).
+            match self.orders.confirmed.clone() {
+                Some(confirmed) => self
+                    .effects
+                    .push(Effect::Machine(Job::Rebuild(Box::new(confirmed)))),
+                None => self.ledger_lost = true,
+            }
         }
         self.standing.policy = started.policy.map(|(_, digest)| digest);
         let tried = self.standing.window.take().map(|w| (w.change, Some(w)));
@@ -130,7 +136,7 @@ impl Agent {
             // What is being judged is lost: it cannot be judged, so it does not stay.
             let reason = Reason::Interrupted("the order of the open window was lost on disk".to_owned());
             self.effects
-                .push(Effect::Machine(super::Job::Revert(reason.to_string())));
+                .push(Effect::Machine(Job::Revert(reason.to_string())));
             let change = declaration.map_or(
                 Change::Policy {
                     epoch: 0,

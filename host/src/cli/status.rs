@@ -1,0 +1,161 @@
+//! `status`: how this machine stands, from its files; a host may run or not.
+
+use meshplan_schemas::report::{Health, Outcome};
+use serde_json::json;
+
+use super::exit::Exit;
+use super::look::{Look, failed, look};
+use super::words::{at, row, word};
+use super::{Answer, Failure, Place};
+use crate::edge::agent::Presence;
+use crate::edge::clock::Clock;
+use crate::edge::disk::{LockError, StateLock};
+use crate::edge::reporter::{self, Waiting};
+use crate::pure::confirm::Change;
+
+pub(super) fn status(place: &Place, clock: Clock) -> Result<Answer, Failure> {
+    let look = look(place)?;
+    let now = clock.now().as_second();
+    let state_dir = place.state_dir();
+    // Who holds the lock is alive, whatever a file says. A lock that may not be opened is held by root or by nobody.
+    let running = match StateLock::take(&state_dir) {
+        Ok(_) => false,
+        Err(LockError::Busy(_)) => true,
+        Err(LockError::Io { .. }) => Presence::read(&state_dir).is_some(),
+    };
+    let presence = Presence::read(&state_dir).filter(|_| running);
+    let waiting = reporter::waiting(&*look.disk).map_err(|e| failed(e.into()))?;
+    let words = tell(&look, running, presence.as_ref(), &waiting, now);
+    let standing = &look.standing;
+    let json = json!({
+        "fleet": look.membership.fleet,
+        "node": look.membership.node,
+        "name": look.membership.name,
+        "short_id": look.membership.node.short(),
+        "running": running,
+        "host": presence,
+        "declaration": standing.declaration,
+        "epoch": standing.epoch,
+        "window": standing.window,
+        "policy_digest": standing.policy,
+        "resources": standing.lines,
+        "held": standing.held,
+        "probes": standing.probes,
+        "rollbacks": standing.rollbacks,
+        "left_out": standing.left_out,
+        "known_bad": standing_known_bad(&look),
+        "marks": look.marks.as_ref().map(|m| &m.marks),
+        "stale": look.orders.stale(now),
+        "reports": waiting,
+        "broken": look.broken,
+    });
+    Ok(Answer {
+        exit: Exit::Done,
+        words,
+        json,
+    })
+}
+
+fn standing_known_bad(look: &Look) -> serde_json::Value {
+    serde_json::to_value(&look.known_bad).unwrap_or_default()
+}
+
+fn tell(look: &Look, running: bool, presence: Option<&Presence>, waiting: &Waiting, now: i64) -> String {
+    let mut out = String::new();
+    let (member, standing) = (&look.membership, &look.standing);
+    row(
+        &mut out,
+        "machine",
+        format!("{} ({}) of the fleet {}", member.name, member.node.short(), member.fleet),
+    );
+    match presence {
+        Some(host) => {
+            let since = at(host.started_at, now);
+            row(&mut out, "host", format!("runs since {since}, version {}, process {}", host.version, host.pid));
+            let link = if host.link_up {
+                format!("up since {}", at(host.link_since, now))
+            } else {
+                format!("down since {}: {}", at(host.link_since, now), host.link_why)
+            };
+            row(&mut out, "link", link);
+        }
+        None if running => row(&mut out, "host", "is starting, or another command works on the state folder"),
+        None => row(&mut out, "host", "does not run; start it with `meshplan-host run`, or its service"),
+    }
+    match &standing.declaration {
+        None => row(&mut out, "declaration", "none yet"),
+        Some(d) => {
+            let mut text = format!("{} is {} since {}", d.sequence, word(&d.state), at(d.since, now));
+            if d.converged {
+                text.push_str("; nothing had to be changed");
+            }
+            if !d.reason.is_empty() {
+                text = format!("{text}: {}", d.reason);
+            }
+            row(&mut out, "declaration", text);
+            if d.confirmed_sequence != d.sequence {
+                let text = match d.confirmed_sequence {
+                    0 => "none was confirmed yet".to_owned(),
+                    n => format!("{n} is the last confirmed one"),
+                };
+                row(&mut out, "", text);
+            }
+        }
+    }
+    match &standing.epoch {
+        None => row(&mut out, "policy", "none yet"),
+        Some(e) => {
+            let mut text = format!("epoch {} is {}", e.state_epoch, word(&e.state));
+            if e.running != e.state_epoch {
+                text = format!("{text}; epoch {} runs", e.running);
+            }
+            if !e.reason.is_empty() {
+                text = format!("{text}: {}", e.reason);
+            }
+            row(&mut out, "policy", text);
+        }
+    }
+    if let Some(window) = &standing.window {
+        let what = match window.change {
+            Change::Declaration { sequence, .. } => format!("declaration {sequence}"),
+            Change::Policy { epoch, .. } => format!("epoch {epoch}"),
+        };
+        let until = at(window.deadline, now);
+        row(
+            &mut out,
+            "waiting",
+            format!("{what} is taken back at {until} unless a fresh session and the probes confirm it"),
+        );
+    }
+    for line in standing.lines.iter().filter(|l| l.outcome != Outcome::Unchanged) {
+        row(&mut out, "resource", format!("{}: {} {}", line.name, word(&line.outcome), line.reason));
+    }
+    for probe in standing.probes.iter().filter(|p| p.health != Health::Healthy) {
+        row(&mut out, "probe", format!("{}: {} {}", probe.name, word(&probe.health), probe.reason));
+    }
+    for verdict in &standing.rollbacks {
+        let when = at(verdict.at, now);
+        row(&mut out, "taken back", format!("{} at {when}: {}", verdict.component, verdict.why));
+    }
+    if !standing.held.is_empty() {
+        row(&mut out, "held", format!("{} found things; see `meshplan-host held`", standing.held.len()));
+    }
+    if !look.known_bad.is_empty() {
+        row(&mut out, "known bad", format!("{} contents are not tried again by themselves", look.known_bad.len()));
+    }
+    let mut reports = format!("{} wait to be sent", waiting.queued.len());
+    if !waiting.set_aside.is_empty() {
+        reports = format!("{reports}, {} were rejected and set aside", waiting.set_aside.len());
+    }
+    row(&mut out, "reports", reports);
+    for (counter, reason) in &waiting.set_aside {
+        row(&mut out, "", format!("report {counter}: {reason}"));
+    }
+    if look.orders.stale(now) {
+        row(&mut out, "stale", "the newest timestamp of this host has run out: it may not know the newest orders");
+    }
+    for broken in &look.broken {
+        row(&mut out, "damaged", format!("{broken}; it is asked for again at the next session"));
+    }
+    out
+}

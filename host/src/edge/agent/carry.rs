@@ -1,0 +1,128 @@
+//! Carries out what was decided, in its order.
+
+use meshplan_schemas::ident::ModuleName;
+use meshplan_schemas::report::Cause;
+
+use super::*;
+use crate::edge::{boot, orders, probe_run};
+use crate::pure::agent::Effect;
+use crate::pure::report::{Facts, compose};
+
+/// Requests of people on this machine, a file each (HR-12).
+pub(crate) const REQUESTS: &str = "requests";
+/// Before the module's name.
+pub(crate) const TAKE: &str = "take-";
+
+impl Shell {
+    pub(super) fn carry(&mut self, effects: Vec<Effect>, now: i64) -> Result<(), RunError> {
+        for effect in effects {
+            match effect {
+                Effect::SaveMarks(value) => {
+                    let (marks, anchor) = *value;
+                    let file = MarksFile { marks, anchor };
+                    self.keep(|shell| shell.marks.write(&*shell.disk, &file))?;
+                }
+                Effect::Keep(slot, text) => self.keep(|shell| orders::keep(&*shell.disk, slot, &text))?,
+                Effect::Drop(slot) => self.keep(|shell| orders::drop_slot(&*shell.disk, slot))?,
+                Effect::SaveStanding => {
+                    self.keep(|shell| orders::save_standing(&*shell.disk, shell.agent.standing()))?;
+                }
+                Effect::SaveKnownBad => {
+                    self.keep(|shell| orders::save_known_bad(&*shell.disk, shell.agent.known_bad()))?;
+                }
+                Effect::Journal(entry) => self.journal.write(now, &entry),
+                Effect::Say(word) => self.to_link.push_back(ToLink::Say(word)),
+                Effect::Renew => {
+                    self.renewing += 1;
+                    self.to_link.push_back(ToLink::Renew);
+                }
+                Effect::Machine(job) => self.jobs.push_back(job),
+                Effect::AskProbes(purpose, probes) => {
+                    let (root, probed) = (self.setup.root.clone(), self.probed.clone());
+                    tokio::spawn(async move {
+                        let lines = probe_run::ask(probes, &root).await;
+                        // Nobody listens any more only when the host ends.
+                        let _ended = probed.send(Event::Probed { purpose, lines });
+                    });
+                }
+                Effect::Report(cause) => self.report(cause, now)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes; on a full disk once more with the room that is kept for this.
+    fn keep(&mut self, write: impl Fn(&mut Self) -> Result<(), DiskError>) -> Result<(), RunError> {
+        match write(self) {
+            Err(e) if e.is_no_room() => {
+                if let Some(machine) = &self.machine {
+                    machine.release_reserve();
+                }
+                Ok(write(self)?)
+            }
+            other => Ok(other?),
+        }
+    }
+
+    fn report(&mut self, cause: Cause, now: i64) -> Result<(), RunError> {
+        let heartbeat = cause == Cause::Heartbeat;
+        // Small, and its loss is fine: one that cannot be said now is not made.
+        if heartbeat && !self.reporter.lets_heartbeat_pass() {
+            return Ok(());
+        }
+        let counter = match self.reporter.counter() {
+            Ok(counter) => counter,
+            Err(error) => {
+                tracing::error!(%error, "no report can be counted, so none is made");
+                return Ok(());
+            }
+        };
+        let facts = self.facts(counter);
+        let report = compose(&self.agent, cause, facts, now);
+        let said = if heartbeat {
+            Reporter::once(&report, &self.signer).map(|word| vec![word])
+        } else {
+            self.reporter.spool(&report, &self.signer, now)
+        };
+        match said {
+            Err(error) => tracing::error!(%error, "a report could not be signed"),
+            Ok(words) => {
+                self.say(words);
+                if !report.refused.is_empty() {
+                    self.agent.refusals_said();
+                    self.keep(|shell| orders::save_standing(&*shell.disk, shell.agent.standing()))?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn facts(&self, counter: u64) -> Facts {
+        Facts {
+            counter,
+            boot_id: self.boot_id.clone(),
+            instance: self.instance.clone(),
+            started_at: self.started_at,
+            host_version: boot::version().to_string(),
+            launcher_version: boot::launcher_version(),
+            capabilities: boot::capabilities(&self.setup.root),
+            take_requests: take_requests(&self.setup.state_dir),
+            disk_free_bytes: boot::disk_free_bytes(&self.setup.state_dir),
+            load_hundredths: boot::load_hundredths(),
+        }
+    }
+}
+
+fn take_requests(state_dir: &std::path::Path) -> Vec<ModuleName> {
+    let Ok(files) = std::fs::read_dir(state_dir.join(REQUESTS)) else {
+        return Vec::new();
+    };
+    let mut modules: Vec<ModuleName> = files
+        .filter_map(|file| {
+            let name = file.ok()?.file_name();
+            name.to_str()?.strip_prefix(TAKE)?.parse().ok()
+        })
+        .collect();
+    modules.sort_unstable();
+    modules
+}

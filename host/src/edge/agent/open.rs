@@ -21,7 +21,10 @@ use meshplan_schemas::session::LinkSecret;
 const LOCK: Duration = Duration::from_millis(500);
 
 impl Shell {
-    pub(super) fn open(setup: Setup, clock: Clock) -> Result<(Self, Membership, LinkSecret, Event), RunError> {
+    pub(super) fn open(
+        setup: Setup,
+        clock: Clock,
+    ) -> Result<(Self, Membership, LinkSecret, Event), RunError> {
         let membership = Membership::load(&setup.state_dir)?.ok_or(RunError::NotEnrolled)?;
         membership.check()?;
         let identity = Identity::load(&setup.state_dir)?;

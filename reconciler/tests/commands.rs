@@ -45,7 +45,6 @@ fn add(dir: &Path, name: &str) -> (Exit, String) {
     (node::run(&node::Args { verb }, &mut out).unwrap(), text(out))
 }
 
-// holds: FR-10
 #[test]
 fn a_fresh_repository_checks_with_a_warning_and_with_a_node_without_a_word() {
     let dir = tempfile::tempdir().unwrap();
@@ -82,7 +81,6 @@ fn what_is_there_is_not_written_over() {
     assert_eq!(add(empty.path(), "ace").0, Exit::Usage);
 }
 
-// holds: FR-12
 #[test]
 fn a_folder_without_fleet_toml_is_no_fleet() {
     let dir = tempfile::tempdir().unwrap();
@@ -159,14 +157,15 @@ fn a_commit_is_read_from_its_objects_and_not_from_the_folder() {
     let dir = tempfile::tempdir().unwrap();
     init_in(dir.path());
     add(dir.path(), "ace");
-    let repository = git2::Repository::init(dir.path()).unwrap();
+    let repository = git2::Repository::open(dir.path()).unwrap();
+    let first = repository.head().unwrap().peel_to_commit().unwrap();
     let mut index = repository.index().unwrap();
     index.add_all(["*"], git2::IndexAddOption::DEFAULT, None).unwrap();
     // A submodule is an entry of its own kind; no folder can hold one without being a repository.
     let tree = repository.find_tree(index.write_tree().unwrap()).unwrap();
     let who = git2::Signature::new("a", "a@example", &git2::Time::new(0, 0)).unwrap();
     let good = repository
-        .commit(Some("HEAD"), &who, &who, "good", &tree, &[])
+        .commit(Some("HEAD"), &who, &who, "good", &tree, &[&first])
         .unwrap();
     index
         .add(&git2::IndexEntry {

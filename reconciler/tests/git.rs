@@ -2,6 +2,7 @@
 
 #[cfg(test)]
 mod git {
+    pub(crate) mod cli;
     pub(crate) mod mirror;
     pub(crate) mod notes;
     pub(crate) mod race;

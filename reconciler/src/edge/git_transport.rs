@@ -117,6 +117,8 @@ pub fn install() -> Result<(), git2::Error> {
     let mut done = DONE.lock().unwrap_or_else(PoisonError::into_inner);
     if !*done {
         register()?;
+        // What we refer to we have just written or read; libgit2 would read every object back from disk to be sure.
+        git2::opts::strict_object_creation(false);
         *done = true;
     }
     Ok(())

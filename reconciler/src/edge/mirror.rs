@@ -23,7 +23,7 @@ use meshplan_schemas::ident::CommitId;
 
 use super::git_transport;
 pub use guard::BusyError;
-pub(crate) use guard::{Guard, patiently};
+pub(crate) use guard::{Guard, is_damage, patiently};
 pub use lineage::{CommitInfo, Lineage};
 pub(crate) use pack::tidy;
 pub(crate) use propose::signature;
@@ -61,6 +61,14 @@ pub enum MirrorError {
         /// Why not.
         source: std::io::Error,
     },
+    /// The credentials cannot be read.
+    #[error("cannot read `forge.credentials_file` {}: {source}", path.display())]
+    Credentials {
+        /// Which.
+        path: PathBuf,
+        /// Why not.
+        source: std::io::Error,
+    },
     /// The commit is not in the mirror.
     #[error("commit {} is not in the mirror {}: fetch first, or the branch no longer has it", commit.short(), path.display())]
     NoCommit {
@@ -93,8 +101,6 @@ pub struct Mirror {
     remote: Remote,
     repo: Repository,
     guard: Arc<Guard>,
-    /// Why the next fetch makes a fresh copy.
-    damage: Option<String>,
     blobs: tree::Blobs,
 }
 
@@ -153,16 +159,15 @@ impl Mirror {
                 init(path, &remote.branch).map_err(|e| io("make it")(std::io::Error::other(e)))?
             }
         };
-        let damage = health::damage(&repo);
-        if let Some(why) = &damage {
+        if let Some(why) = health::damage(&repo) {
             tracing::warn!(mirror = %path.display(), why, "the mirror is damaged: the next fetch replaces it");
+            guard.report(&why);
         }
         Ok(Self {
             path: path.to_owned(),
             remote,
             repo,
             guard: Arc::new(guard),
-            damage,
             blobs: tree::Blobs::default(),
         })
     }
@@ -187,7 +192,7 @@ impl Mirror {
     /// # Errors
     /// [`FetchError`]; what was fetched before is untouched.
     pub fn fetch(&mut self) -> Result<Fetched, FetchError> {
-        if let Some(why) = self.damage.clone() {
+        if let Some(why) = self.guard.damage() {
             return self.replace(&why);
         }
         match remote::fetch(&self.repo, &self.remote) {
@@ -268,7 +273,7 @@ impl Mirror {
         self.repo = Repository::open_bare(&self.path).map_err(|e| local("open the fresh copy", &e))?;
         *generation += 1;
         drop(generation);
-        self.damage = None;
+        self.guard.repaired();
         tracing::info!(mirror = %self.path.display(), "the mirror is whole again");
         Ok(fetched)
     }

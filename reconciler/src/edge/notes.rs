@@ -7,6 +7,7 @@
 //!
 //! Everything here blocks: call it from `spawn_blocking`.
 
+mod clone;
 mod fanout;
 mod push;
 mod union;
@@ -17,12 +18,16 @@ use std::sync::Arc;
 
 use git2::{ErrorCode, Oid, Repository};
 use jiff::Timestamp;
+use meshplan_schemas::envelope::{SignError, Signer};
 use meshplan_schemas::ident::CommitId;
 use meshplan_schemas::limits::NOTE_BYTES;
 
-use super::git_transport;
-use super::mirror::{Guard, LOCK_WAIT, Mirror, NOTES_REF, Person, Remote, patiently, signature, tidy};
+use super::mirror::{
+    Guard, LOCK_WAIT, Mirror, NOTES_REF, Person, Remote, is_damage, patiently, signature, tidy,
+};
+use crate::pure::act::UnsignedBlock;
 use crate::pure::note;
+pub use clone::{authors_in, commit_in, record_in};
 pub use push::PushOutcome;
 
 /// Appends between two packings.
@@ -35,6 +40,20 @@ pub struct SignedText {
     pub commit: CommitId,
     /// The block with its `Sig:` line, as [`note::seal`] makes it.
     pub text: String,
+}
+
+impl SignedText {
+    /// Signs a block of an act (DL-9).
+    ///
+    /// # Errors
+    /// As [`Signer::sign`].
+    pub fn seal(block: &UnsignedBlock, signer: &dyn Signer) -> Result<Self, SignError> {
+        let signature = signer.sign(&note::signed_bytes(&block.text))?;
+        Ok(Self {
+            commit: block.commit.clone(),
+            text: note::seal(&block.text, &signer.key_id(), &signature),
+        })
+    }
 }
 
 /// What an append did.
@@ -153,12 +172,9 @@ impl NotesWriter {
                 return Ok(false);
             };
             let edit = BTreeMap::from([(commit.to_string(), repo.blob(new.as_bytes())?)]);
-            record(
-                repo,
-                &edit,
-                &format!("block {} without its detail", elision.new.number),
-                at,
-            )?;
+            let parent = tip(repo, NOTES_REF)?.map(|id| repo.find_commit(id)).transpose()?;
+            let message = format!("meshplan: block {} without its detail", elision.new.number);
+            record(repo, parent.as_ref(), &edit, &message, at)?;
             Ok(true)
         });
         match replaced.map_err(failed(&path))? {
@@ -200,20 +216,12 @@ impl NotesWriter {
             self.generation = *generation;
             self.absorbed = None;
         }
-        work(&self.repo, &mut self.absorbed)
+        work(&self.repo, &mut self.absorbed).inspect_err(|e| {
+            if is_damage(e) {
+                guard.report(&format!("the notes: {}", e.message()));
+            }
+        })
     }
-}
-
-/// All notes of any repository, for `meshplan notes` and `meshplan recover`: `reference` is [`NOTES_REF`] in a clone
-/// that fetched them.
-///
-/// # Errors
-/// [`NotesError::Git`].
-pub fn read_all_in(path: &Path, reference: &str) -> Result<BTreeMap<CommitId, String>, NotesError> {
-    git_transport::install()
-        .and_then(|()| Repository::open(path))
-        .and_then(|repo| all(&repo, reference))
-        .map_err(failed(path))
 }
 
 fn failed(path: &Path) -> impl FnOnce(git2::Error) -> NotesError {
@@ -265,12 +273,18 @@ fn all(repo: &Repository, reference: &str) -> Result<BTreeMap<CommitId, String>,
 }
 
 fn append(repo: &Repository, blocks: &[SignedText], at: Timestamp) -> Result<Appended, git2::Error> {
+    let parent = tip(repo, NOTES_REF)?.map(|id| repo.find_commit(id)).transpose()?;
+    let tree = parent.as_ref().map(git2::Commit::tree).transpose()?;
+    let stored = |commit: &CommitId| match &tree {
+        Some(tree) => fanout::read(repo, tree, commit.as_str()).map(Option::unwrap_or_default),
+        None => Ok(Vec::new()),
+    };
     let mut texts: BTreeMap<&CommitId, Vec<u8>> = BTreeMap::new();
     let mut appended = Appended::default();
     for block in blocks {
         let old = match texts.get(&block.commit) {
             Some(text) => text.clone(),
-            None => read(repo, &block.commit)?.unwrap_or_default(),
+            None => stored(&block.commit)?,
         };
         if let Some(new) = appended_to(&old, &block.text) {
             texts.insert(&block.commit, new);
@@ -291,7 +305,7 @@ fn append(repo: &Repository, blocks: &[SignedText], at: Timestamp) -> Result<App
         1 => "meshplan: 1 block".to_owned(),
         n => format!("meshplan: {n} blocks"),
     };
-    record(repo, &edit, &message, at)?;
+    record(repo, parent.as_ref(), &edit, &message, at)?;
     Ok(appended)
 }
 
@@ -310,14 +324,14 @@ fn appended_to(old: &[u8], block: &str) -> Option<Vec<u8>> {
 /// One commit on the notes ref that puts these blobs in their places.
 fn record(
     repo: &Repository,
+    parent: Option<&git2::Commit<'_>>,
     edit: &BTreeMap<String, Oid>,
     message: &str,
     at: Timestamp,
 ) -> Result<Oid, git2::Error> {
-    let parent = tip(repo, NOTES_REF)?.map(|id| repo.find_commit(id)).transpose()?;
-    let tree = parent.as_ref().map(git2::Commit::tree).transpose()?;
+    let tree = parent.map(git2::Commit::tree).transpose()?;
     let tree = fanout::write(repo, tree.as_ref(), edit)?;
-    let parents: Vec<&git2::Commit<'_>> = parent.iter().collect();
+    let parents: Vec<&git2::Commit<'_>> = parent.into_iter().collect();
     commit(repo, tree, &parents, message, at)
 }
 

@@ -25,6 +25,17 @@ pub(crate) struct Guard {
     /// Counts how often the repository was replaced; written while it happens.
     generation: RwLock<u64>,
     packing: Mutex<()>,
+    /// Why the next fetch makes a fresh copy; whoever stumbles over damage writes it here.
+    damage: Mutex<Option<String>>,
+}
+
+/// Whether an error of git means that objects are missing or broken.
+pub(crate) fn is_damage(error: &git2::Error) -> bool {
+    use git2::ErrorClass as Class;
+    matches!(
+        error.class(),
+        Class::Odb | Class::Zlib | Class::Object | Class::Tree
+    )
 }
 
 impl Guard {
@@ -57,12 +68,27 @@ impl Guard {
             _file: file,
             generation: RwLock::new(0),
             packing: Mutex::new(()),
+            damage: Mutex::new(None),
         })
     }
 
     /// For as long as this is held, the repository is not replaced; the number says whether it has been.
     pub(crate) fn using(&self) -> RwLockReadGuard<'_, u64> {
         self.generation.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Says that the mirror is damaged.
+    pub(crate) fn report(&self, why: &str) {
+        let mut damage = self.damage.lock().unwrap_or_else(PoisonError::into_inner);
+        damage.get_or_insert_with(|| why.to_owned());
+    }
+
+    pub(super) fn damage(&self) -> Option<String> {
+        self.damage.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(super) fn repaired(&self) {
+        *self.damage.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
     pub(super) fn swapping(&self) -> RwLockWriteGuard<'_, u64> {

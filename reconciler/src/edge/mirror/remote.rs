@@ -6,7 +6,8 @@ use git2::{Direction, ErrorClass, ErrorCode, FetchOptions, Oid, PushOptions, Rem
 use meshplan_schemas::ident::CommitId;
 
 use super::super::git_transport::{CallError, Credentials, Failure, call, shown};
-use super::{HEAD_REF, LOCK_WAIT, NOTES_REF, REMOTE_NOTES_REF, commit_id, patiently};
+use super::{HEAD_REF, LOCK_WAIT, MirrorError, NOTES_REF, REMOTE_NOTES_REF, commit_id, is_damage, patiently};
+use crate::config::Config;
 
 /// Where the fleet repo lives. The branch is named here and nowhere guessed: a remote's HEAD means nothing to us.
 #[derive(Debug, Clone)]
@@ -20,6 +21,28 @@ pub struct Remote {
 }
 
 impl Remote {
+    /// The remote of a configuration, with its credentials read.
+    ///
+    /// # Errors
+    /// [`MirrorError::Credentials`]: the file cannot be read.
+    pub fn configured(config: &Config) -> Result<Self, MirrorError> {
+        let credentials = match &config.forge.credentials_file {
+            None => None,
+            Some(path) => {
+                let text = std::fs::read_to_string(path).map_err(|source| MirrorError::Credentials {
+                    path: path.clone(),
+                    source,
+                })?;
+                Credentials::parse(&text)
+            }
+        };
+        Ok(Self {
+            url: config.forge.url.clone(),
+            branch: config.branch.clone(),
+            credentials,
+        })
+    }
+
     /// The address as it may be shown.
     #[must_use]
     pub fn shown(&self) -> String {
@@ -120,9 +143,7 @@ impl FetchError {
         match (error.class(), error.code()) {
             (_, ErrorCode::Auth) => Self::Auth { url, why },
             (ErrorClass::Repository, ErrorCode::NotFound) => Self::NotARepository { url, why },
-            (ErrorClass::Odb | ErrorClass::Zlib | ErrorClass::Object | ErrorClass::Tree, _) => {
-                Self::Damaged { url, why }
-            }
+            _ if is_damage(error) => Self::Damaged { url, why },
             _ => Self::Other { url, why },
         }
     }

@@ -124,7 +124,8 @@ impl Mirror {
                 why,
             }),
             Err(Stop::Git(e)) => {
-                self.damage = Some(format!("the tree of {commit}: {}", e.message()));
+                self.guard
+                    .report(&format!("the tree of {commit}: {}", e.message()));
                 Err(self.damaged(&e))
             }
         }

@@ -1,5 +1,7 @@
 //! The launcher as a program, over hosts that are scripts: each does what a host may do.
 
+#![expect(clippy::unwrap_used, reason = "in a test a panic is the verdict")]
+
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};

@@ -17,7 +17,9 @@ use crate::edge::disk::StateLock;
 use crate::edge::enrol::{Machine, Step, enrol as join};
 
 pub(super) async fn enrol(place: &Place, token: &str, wait_secs: Option<u64>) -> Result<Answer, Failure> {
-    let token: Token = token.parse().map_err(|e| Failure::new(Exit::Usage, anyhow::Error::new(e)))?;
+    let token: Token = token
+        .parse()
+        .map_err(|e| Failure::new(Exit::Usage, anyhow::Error::new(e)))?;
     let state_dir = place.state_dir();
     std::fs::DirBuilder::new()
         .recursive(true)

@@ -50,7 +50,9 @@ pub(super) fn take(place: &Place, module: &str) -> Result<Answer, Failure> {
     if lines.is_empty() {
         return Err(Failure::new(
             Exit::No,
-            anyhow::anyhow!("nothing of `{module}` is held on this machine; `meshplan-host held` lists what is"),
+            anyhow::anyhow!(
+                "nothing of `{module}` is held on this machine; `meshplan-host held` lists what is"
+            ),
         ));
     }
     let folder = place.state_dir().join(REQUESTS);

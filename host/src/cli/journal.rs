@@ -23,7 +23,12 @@ pub(super) fn journal(place: &Place, count: usize) -> Result<Answer, Failure> {
             format!(": {}", line.entry.words)
         };
         // Writing to a text does not fail.
-        let _written = writeln!(words, "{} {}{number}{text}", instant_text(line.at), line.entry.event);
+        let _written = writeln!(
+            words,
+            "{} {}{number}{text}",
+            instant_text(line.at),
+            line.entry.event
+        );
     }
     if lines.is_empty() {
         words.push_str("nothing has happened here yet\n");

@@ -27,7 +27,13 @@ pub(super) fn plan(place: &Place) -> Result<Answer, Failure> {
             format!(": {}", change.what)
         };
         // Writing to a text does not fail.
-        let _written = writeln!(words, "  {} ({}) {}{what}", change.name, change.kind, would(change.outcome));
+        let _written = writeln!(
+            words,
+            "  {} ({}) {}{what}",
+            change.name,
+            change.kind,
+            would(change.outcome)
+        );
         if !change.restarts.is_empty() {
             let _written = writeln!(words, "    and with it {}", change.restarts.join(", "));
         }

@@ -23,7 +23,9 @@ pub(super) async fn run(place: &Place, reconcile_secs: Option<u32>, clock: Clock
 
 /// The same agent with the same safety: what needs a confirm waits for it, and goes back without one.
 pub(super) async fn once(place: &Place, clock: Clock) -> Result<Answer, Failure> {
-    let standing = agent::run(setup(place, Until::Rest), clock).await.map_err(failed)?;
+    let standing = agent::run(setup(place, Until::Rest), clock)
+        .await
+        .map_err(failed)?;
     let Some(declaration) = &standing.declaration else {
         return Ok(Answer {
             exit: Exit::Done,
@@ -40,12 +42,21 @@ pub(super) async fn once(place: &Place, clock: Clock) -> Result<Answer, Failure>
         | DeclarationState::Reverted
         | DeclarationState::Failed => Exit::No,
     };
-    let mut words = format!("declaration {}: {}", declaration.sequence, word(&declaration.state));
+    let mut words = format!(
+        "declaration {}: {}",
+        declaration.sequence,
+        word(&declaration.state)
+    );
     if !declaration.reason.is_empty() {
         words = format!("{words}: {}", declaration.reason);
     }
     for line in &standing.lines {
-        words = format!("{words}\n  {}: {} {}", line.name, word(&line.outcome), line.reason);
+        words = format!(
+            "{words}\n  {}: {} {}",
+            line.name,
+            word(&line.outcome),
+            line.reason
+        );
     }
     words.push('\n');
     Ok(Answer {

@@ -66,12 +66,24 @@ fn tell(look: &Look, running: bool, presence: Option<&Presence>, waiting: &Waiti
     row(
         &mut out,
         "machine",
-        format!("{} ({}) of the fleet {}", member.name, member.node.short(), member.fleet),
+        format!(
+            "{} ({}) of the fleet {}",
+            member.name,
+            member.node.short(),
+            member.fleet
+        ),
     );
     match presence {
         Some(host) => {
             let since = at(host.started_at, now);
-            row(&mut out, "host", format!("runs since {since}, version {}, process {}", host.version, host.pid));
+            row(
+                &mut out,
+                "host",
+                format!(
+                    "runs since {since}, version {}, process {}",
+                    host.version, host.pid
+                ),
+            );
             let link = if host.link_up {
                 format!("up since {}", at(host.link_since, now))
             } else {
@@ -79,8 +91,16 @@ fn tell(look: &Look, running: bool, presence: Option<&Presence>, waiting: &Waiti
             };
             row(&mut out, "link", link);
         }
-        None if running => row(&mut out, "host", "is starting, or another command works on the state folder"),
-        None => row(&mut out, "host", "does not run; start it with `meshplan-host run`, or its service"),
+        None if running => row(
+            &mut out,
+            "host",
+            "is starting, or another command works on the state folder",
+        ),
+        None => row(
+            &mut out,
+            "host",
+            "does not run; start it with `meshplan-host run`, or its service",
+        ),
     }
     match &standing.declaration {
         None => row(&mut out, "declaration", "none yet"),
@@ -128,34 +148,68 @@ fn tell(look: &Look, running: bool, presence: Option<&Presence>, waiting: &Waiti
         );
     }
     for line in standing.lines.iter().filter(|l| l.outcome != Outcome::Unchanged) {
-        row(&mut out, "resource", format!("{}: {} {}", line.name, word(&line.outcome), line.reason));
+        row(
+            &mut out,
+            "resource",
+            format!("{}: {} {}", line.name, word(&line.outcome), line.reason),
+        );
     }
     for probe in standing.probes.iter().filter(|p| p.health != Health::Healthy) {
-        row(&mut out, "probe", format!("{}: {} {}", probe.name, word(&probe.health), probe.reason));
+        row(
+            &mut out,
+            "probe",
+            format!("{}: {} {}", probe.name, word(&probe.health), probe.reason),
+        );
     }
     for verdict in &standing.rollbacks {
         let when = at(verdict.at, now);
-        row(&mut out, "taken back", format!("{} at {when}: {}", verdict.component, verdict.why));
+        row(
+            &mut out,
+            "taken back",
+            format!("{} at {when}: {}", verdict.component, verdict.why),
+        );
     }
     if !standing.held.is_empty() {
-        row(&mut out, "held", format!("{} found things; see `meshplan-host held`", standing.held.len()));
+        row(
+            &mut out,
+            "held",
+            format!("{} found things; see `meshplan-host held`", standing.held.len()),
+        );
     }
     if !look.known_bad.is_empty() {
-        row(&mut out, "known bad", format!("{} contents are not tried again by themselves", look.known_bad.len()));
+        row(
+            &mut out,
+            "known bad",
+            format!(
+                "{} contents are not tried again by themselves",
+                look.known_bad.len()
+            ),
+        );
     }
     let mut reports = format!("{} wait to be sent", waiting.queued.len());
     if !waiting.set_aside.is_empty() {
-        reports = format!("{reports}, {} were rejected and set aside", waiting.set_aside.len());
+        reports = format!(
+            "{reports}, {} were rejected and set aside",
+            waiting.set_aside.len()
+        );
     }
     row(&mut out, "reports", reports);
     for (counter, reason) in &waiting.set_aside {
         row(&mut out, "", format!("report {counter}: {reason}"));
     }
     if look.orders.stale(now) {
-        row(&mut out, "stale", "the newest timestamp of this host has run out: it may not know the newest orders");
+        row(
+            &mut out,
+            "stale",
+            "the newest timestamp of this host has run out: it may not know the newest orders",
+        );
     }
     for broken in &look.broken {
-        row(&mut out, "damaged", format!("{broken}; it is asked for again at the next session"));
+        row(
+            &mut out,
+            "damaged",
+            format!("{broken}; it is asked for again at the next session"),
+        );
     }
     out
 }

@@ -49,16 +49,32 @@ pub(super) fn envelope(place: &Place, file: &Path, clock: Clock) -> Result<Answe
     let (exit, what, reasons) = match &admission {
         Admission::Refused(refused) => {
             let number = refused.number.map(|n| format!(" {n}")).unwrap_or_default();
-            let reasons = refused.reasons.iter().map(|r| (r.code(), r.to_string())).collect();
+            let reasons = refused
+                .reasons
+                .iter()
+                .map(|r| (r.code(), r.to_string()))
+                .collect();
             (Exit::Refused, format!("{}{number}", refused.order), reasons)
         }
-        Admission::Duplicate => (Exit::Done, "an order that this host has already".to_owned(), vec![]),
+        Admission::Duplicate => (
+            Exit::Done,
+            "an order that this host has already".to_owned(),
+            vec![],
+        ),
         Admission::Head(h) => (Exit::Done, format!("fleet list {}", h.payload.revision), vec![]),
-        Admission::Timestamp(t) => (Exit::Done, format!("timestamp of list {}", t.payload.revision), vec![]),
+        Admission::Timestamp(t) => (
+            Exit::Done,
+            format!("timestamp of list {}", t.payload.revision),
+            vec![],
+        ),
         Admission::Epoch(e) => (Exit::Done, format!("epoch {}", e.payload.epoch), vec![]),
         Admission::Declaration(d) => {
             let (sequence, count) = (d.payload.sequence, d.payload.resources.len());
-            (Exit::Done, format!("declaration {sequence} with {count} resources"), vec![])
+            (
+                Exit::Done,
+                format!("declaration {sequence} with {count} resources"),
+                vec![],
+            )
         }
     };
     let mut words = format!("{what}, signed by {}\n", signers.join(", "));
@@ -88,9 +104,16 @@ pub(super) fn state(place: &Place) -> Result<Answer, Failure> {
     }
     let mut differs = Vec::new();
     if let Some(confirmed) = &look.orders.confirmed {
-        let changes = machine(place)?.plan(&confirmed.payload).map_err(|e| failed(e.into()))?;
+        let changes = machine(place)?
+            .plan(&confirmed.payload)
+            .map_err(|e| failed(e.into()))?;
         for change in changes {
-            words = format!("{words}{} {}: {}\n", change.name, would(change.outcome), change.what);
+            words = format!(
+                "{words}{} {}: {}\n",
+                change.name,
+                would(change.outcome),
+                change.what
+            );
             differs.push(json!({ "name": change.name, "what": change.what }));
         }
     }
@@ -112,7 +135,9 @@ pub(super) fn state(place: &Place) -> Result<Answer, Failure> {
 }
 
 fn read(file: &Path) -> anyhow::Result<String> {
-    let limit = u64::try_from(ENVELOPE_BYTES).unwrap_or(u64::MAX).saturating_add(1);
+    let limit = u64::try_from(ENVELOPE_BYTES)
+        .unwrap_or(u64::MAX)
+        .saturating_add(1);
     let mut text = String::new();
     if file == Path::new("-") {
         std::io::stdin().take(limit).read_to_string(&mut text)

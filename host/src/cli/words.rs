@@ -36,7 +36,11 @@ pub(super) fn span(secs: i64) -> String {
         }
     }
     words.truncate(2);
-    if words.is_empty() { "0s".to_owned() } else { words.join(" ") }
+    if words.is_empty() {
+        "0s".to_owned()
+    } else {
+        words.join(" ")
+    }
 }
 
 /// The word that a state or an outcome has in JSON.

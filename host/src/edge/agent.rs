@@ -152,7 +152,8 @@ pub async fn run(setup: Setup, clock: Clock) -> Result<Standing, RunError> {
         if running.is_none() && !stopping {
             running = shell.begin();
         }
-        let rest = shell.setup.until == Until::Rest && shell.agent.at_rest(shell.now()) && shell.jobs.is_empty();
+        let rest =
+            shell.setup.until == Until::Rest && shell.agent.at_rest(shell.now()) && shell.jobs.is_empty();
         if running.is_none() && (stopping || rest) {
             break;
         }
@@ -208,7 +209,11 @@ impl Shell {
         if !self.reporter.is_empty() {
             wake = wake.min(now.saturating_add(1));
         }
-        Duration::from_secs(u64::try_from(wake.saturating_sub(now)).unwrap_or(1).clamp(1, 3600))
+        Duration::from_secs(
+            u64::try_from(wake.saturating_sub(now))
+                .unwrap_or(1)
+                .clamp(1, 3600),
+        )
     }
 
     /// Gives the machine its next job.

@@ -64,7 +64,9 @@ fn middle<'a>(lost: &[&'a str], new: &[&'a str]) -> Vec<(char, &'a str)> {
         if i < lost.len() && j < new.len() && lost[i] == new[j] {
             marked.push((' ', lost[i]));
             (i, j) = (i + 1, j + 1);
-        } else if j == new.len() || (i < lost.len() && common[(i + 1) * width + j] >= common[i * width + j + 1]) {
+        } else if j == new.len()
+            || (i < lost.len() && common[(i + 1) * width + j] >= common[i * width + j + 1])
+        {
             marked.push(('-', lost[i]));
             i += 1;
         } else {
@@ -119,7 +121,10 @@ mod tests {
     fn lines_lost_and_new_stand_between_those_around() {
         let there = "1\n2\n3\n4\n5\n6\n7\n8\n9\n";
         let declared = "1\n2\n3\n4\n5\nsix\n7\n8\n9\n";
-        assert_eq!(lines(there, declared), "  ...\n  3\n  4\n  5\n- 6\n+ six\n  7\n  8\n  9\n");
+        assert_eq!(
+            lines(there, declared),
+            "  ...\n  3\n  4\n  5\n- 6\n+ six\n  7\n  8\n  9\n"
+        );
         assert_eq!(lines("a", "a\n"), "- a  (no line end)\n+ a\n");
         assert_eq!(lines("", "new\n"), "+ new\n");
         assert_eq!(diff(&[0xff], b"a"), Diff::Binary);

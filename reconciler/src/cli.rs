@@ -16,6 +16,7 @@ pub mod forge;
 pub mod init;
 pub mod invite;
 pub mod node;
+pub mod notes;
 pub mod policy;
 pub mod schema;
 pub mod serve;
@@ -23,18 +24,16 @@ mod table;
 
 use exit::Exit;
 
+/// Where the configuration is when nobody says.
+const CONFIG: &str = "/etc/meshplan/meshplan.toml";
+
 /// Keeps a fleet of plain Linux machines in the state that a git repository declares.
 #[derive(Debug, Parser)]
 #[command(name = "meshplan", version, max_term_width = 100)]
 pub struct Cli {
-    /// The reconciler's configuration; needed by what talks to a running reconciler.
-    #[arg(
-        long,
-        global = true,
-        env = "MESHPLAN_CONFIG",
-        default_value = "/etc/meshplan/meshplan.toml"
-    )]
-    pub config: PathBuf,
+    /// The reconciler's configuration; /etc/meshplan/meshplan.toml when left out.
+    #[arg(long, global = true, value_name = "FILE", env = "MESHPLAN_CONFIG")]
+    pub config: Option<PathBuf>,
     /// Answer in JSON.
     #[arg(long, global = true)]
     pub json: bool,
@@ -64,6 +63,8 @@ pub enum Command {
     Node(node::Args),
     /// The effective policy of a node.
     Policy(policy::Args),
+    /// The record that is kept in git.
+    Notes(notes::Args),
     /// Explain signed orders.
     Envelope(envelope::Args),
     /// Print the JSON Schema of a document.
@@ -80,10 +81,11 @@ impl Cli {
     /// What cannot be said in an exit code alone; the caller prints the chain.
     pub async fn run(self, out: &mut dyn Write) -> anyhow::Result<Exit> {
         let Self {
-            config,
+            config: given,
             json,
             command,
         } = self;
+        let config = given.clone().unwrap_or_else(|| PathBuf::from(CONFIG));
         match command {
             Command::Demo(args) => demo::run(&args, json, out).await,
             Command::Init(args) => init::run(&args, json, out),
@@ -96,6 +98,7 @@ impl Cli {
             Command::Fleet(args) => fleet::run(&args, &config, json, out).await,
             Command::Node(args) => node::run(&args, out),
             Command::Policy(args) => policy::run(&args, out),
+            Command::Notes(args) => notes::run(&args, given.as_deref(), json, out),
             Command::Envelope(args) => envelope::run(&args, out),
             Command::Schema(args) => schema::run(&args, out),
             Command::Forge(args) => forge::run(&args, out).await,

@@ -35,8 +35,8 @@ use crate::pure::snapshot::Snapshot;
 
 /// How often one pass decides before it lets others run; a rest is a rest well before.
 const ROUNDS: usize = 64;
-/// How long a timestamp holds, in seconds (`timestamp_valid_secs`).
-const TIMESTAMP_VALID_SECS: i64 = 2_592_000;
+/// How long a timestamp holds where no tree says so, in seconds (SG-9).
+const TIMESTAMP_VALID_SECS: u32 = 2_592_000;
 /// How old a timestamp grows before it is renewed, in seconds (SG-9).
 const TIMESTAMP_RENEW_SECS: i64 = 86_400;
 /// How soon a pass that failed is tried again, in seconds.
@@ -356,6 +356,10 @@ impl Engine {
         {
             return Ok(());
         }
+        let valid_secs = self
+            .health
+            .roster()
+            .map_or(TIMESTAMP_VALID_SECS, |tree| tree.fleet.timestamp_valid_secs);
         let counters = self.store.snapshot().await?.counters;
         let payload = TimestampPayload {
             schema: SCHEMA,
@@ -366,7 +370,7 @@ impl Engine {
             revision: head.number,
             head: head.digest,
             block: counters.block,
-            valid_to: now + TIMESTAMP_VALID_SECS,
+            valid_to: now + i64::from(valid_secs),
         };
         let number = u64::try_from(now).unwrap_or(0);
         let order = sealed_for(

@@ -159,6 +159,7 @@ fn a_commit_is_read_from_its_objects_and_not_from_the_folder() {
     let dir = tempfile::tempdir().unwrap();
     init_in(dir.path());
     add(dir.path(), "ace");
+    std::fs::remove_dir_all(dir.path().join(".git")).unwrap();
     let repository = git2::Repository::init(dir.path()).unwrap();
     let mut index = repository.index().unwrap();
     index.add_all(["*"], git2::IndexAddOption::DEFAULT, None).unwrap();

@@ -38,7 +38,7 @@ fn rendered(composed: &Composed, node: &str, resource: &str) -> String {
     }
 }
 
-// holds: FR-8, FR-15
+// holds: FR-8
 #[test]
 fn the_quickstart_composes_without_a_word() {
     let composed = compose();

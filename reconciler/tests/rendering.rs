@@ -194,7 +194,6 @@ fn a_tree_of_another_fleet_or_branch_is_refused_at_its_line() {
     assert_eq!(places, [("fleet.toml", 2, 9), ("fleet.toml", 3, 10)]);
 }
 
-// holds: FR-12
 #[test]
 fn a_tree_without_fleet_toml_is_another_kind_of_no() {
     let mut tree = Tree::new();

@@ -161,7 +161,6 @@ mod tests {
         assert_eq!(turned["qos"]["a"], toml::Value::Integer(2));
     }
 
-    // holds: FR-7
     #[test]
     fn sections_have_types_and_extra_is_free() {
         let text = "[scheduler]\nreconcile_secs = 5\n[scheduler.extra]\nanything = { goes = 1.5 }\n";

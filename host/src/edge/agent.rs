@@ -19,6 +19,7 @@ use meshplan_schemas::wire::{FromHost, ToHost};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
+use tokio::time::Instant;
 
 use super::clock::Clock;
 use super::disk::{Disk, DiskError, LockError, StateLock};
@@ -148,6 +149,7 @@ pub async fn run(setup: Setup, clock: Clock) -> Result<Standing, RunError> {
     shell.event(started)?;
     let mut running: Option<Running> = None;
     let mut stopping = false;
+    let mut due = Instant::now() + shell.sleep();
     loop {
         if running.is_none() && !stopping {
             running = shell.begin();
@@ -157,7 +159,8 @@ pub async fn run(setup: Setup, clock: Clock) -> Result<Standing, RunError> {
         if running.is_none() && (stopping || rest) {
             break;
         }
-        let sleep = shell.sleep();
+        // An instant, not a pause: words that come every second must not put the deadline off for ever.
+        due = due.min(Instant::now() + shell.sleep());
         tokio::select! {
             event = events.recv() => match event {
                 Some(event) => shell.link_event(event)?,
@@ -177,9 +180,10 @@ pub async fn run(setup: Setup, clock: Clock) -> Result<Standing, RunError> {
                     shell.event(Event::Done(Box::new(done)))?;
                 }
             }
-            () = tokio::time::sleep(sleep) => {
+            () = tokio::time::sleep_until(due) => {
                 shell.event(Event::Tick)?;
                 shell.report_event(outbound::Event::Tick, "");
+                due = Instant::now() + shell.sleep();
             }
             _ = term.recv() => stopping = true,
             _ = interrupt.recv() => stopping = true,

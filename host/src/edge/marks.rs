@@ -115,7 +115,7 @@ impl<T: Serialize + DeserializeOwned + Clone> Pair<T> {
                 value: value.clone(),
             };
             let text = serde_json::to_string(&content).unwrap_or_default();
-            let file = usize::from(self.generation % 2 == 0);
+            let file = usize::from(self.generation.is_multiple_of(2));
             checked::write(disk, &self.files[file], &text)?;
         }
         Ok(())
@@ -171,7 +171,7 @@ mod tests {
                 disk.plant(file, &whole[..whole.len() / 2], 0o600);
             }),
             ("another's text, whole", |disk, file| {
-                checked::write(disk, file, "{}").unwrap()
+                checked::write(disk, file, "{}").unwrap();
             }),
         ];
         let files = [path("/counter.a"), path("/counter.b")];

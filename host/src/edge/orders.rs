@@ -103,13 +103,15 @@ pub fn load(disk: &dyn Disk) -> (Orders, Vec<String>) {
 }
 
 fn read<P: Payload>(text: Option<String>, broken: &mut Vec<String>) -> Option<Kept<P>> {
-    Kept::read(text?)
-        .map_err(|why| {
+    match Kept::read(text?) {
+        Ok(kept) => Some(kept),
+        Err(why) => {
             broken.push(format!(
                 "an order that was kept cannot be read by this build: {why}"
-            ))
-        })
-        .ok()
+            ));
+            None
+        }
+    }
 }
 
 fn opened(text: &str, broken: &mut Vec<String>) -> Option<(ProvenLeaf, Leaf)> {
@@ -118,9 +120,13 @@ fn opened(text: &str, broken: &mut Vec<String>) -> Option<(ProvenLeaf, Leaf)> {
         let leaf: Leaf = serde_json::from_str(&proof.leaf)?;
         Ok((proof, leaf))
     };
-    read()
-        .map_err(|e| broken.push(format!("the own record: {e}")))
-        .ok()
+    match read() {
+        Ok(record) => Some(record),
+        Err(e) => {
+            broken.push(format!("the own record: {e}"));
+            None
+        }
+    }
 }
 
 /// What enrolment has left, as exact texts: the first head, and the record with its proof. They were verified there

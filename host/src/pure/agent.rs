@@ -252,6 +252,8 @@ pub struct Agent {
     standing: Standing,
     known_bad: KnownBad,
     busy: Busy,
+    /// The window whose probes were asked and have not answered.
+    asking: Option<u64>,
     /// Counts windows, so that an answer of probes is counted for the window that asked.
     serial: u64,
     ledger_lost: bool,
@@ -289,6 +291,7 @@ impl Agent {
             standing: given.standing,
             known_bad: given.known_bad,
             busy: Busy::Starting,
+            asking: None,
             serial: 0,
             ledger_lost: false,
             link_up: false,
@@ -549,7 +552,8 @@ impl Agent {
         let probes = self.probes();
         if probes.is_empty() {
             self.window_event(confirm::Event::Probes(Probed::Passed), now);
-        } else {
+        } else if self.asking != Some(self.serial) {
+            self.asking = Some(self.serial);
             self.effects
                 .push(Effect::AskProbes(Purpose::Window(self.serial), probes));
         }
@@ -560,6 +564,7 @@ impl Agent {
         match purpose {
             Purpose::Window(serial) => {
                 if serial == self.serial {
+                    self.asking = None;
                     self.window_event(confirm::Event::Probes(together(&lines)), now);
                 }
             }

@@ -41,7 +41,6 @@ pub struct Facts {
 #[must_use]
 pub fn compose(agent: &Agent, cause: Cause, facts: Facts, now: i64) -> Report {
     let standing = agent.standing();
-    let taken = agent.orders().confirmed.as_ref().map(|c| &c.payload.take);
     Report {
         schema: SCHEMA,
         fleet: agent.fleet().clone(),
@@ -78,10 +77,6 @@ pub fn compose(agent: &Agent, cause: Cause, facts: Facts, now: i64) -> Report {
         disk_free_bytes: facts.disk_free_bytes,
         load_hundredths: facts.load_hundredths,
         refused: standing.refused.clone(),
-        take_requests: facts
-            .take_requests
-            .into_iter()
-            .filter(|module| !taken.is_some_and(|t| t.contains(module)))
-            .collect(),
+        take_requests: facts.take_requests,
     }
 }

@@ -18,12 +18,10 @@ use crate::pure::note::{self, Severity};
 /// Shows and proves the record.
 #[derive(Debug, Clone, ClapArgs)]
 pub struct Args {
-    /// A clone that has fetched the notes, or the reconciler's mirror.
-    #[arg(long, value_name = "DIR", default_value = ".", global = true)]
-    pub repo: PathBuf,
-    /// The reconciler's configuration, in place of --repo: its mirror.
-    #[arg(long, value_name = "FILE", conflicts_with = "repo", global = true)]
-    pub config: Option<PathBuf>,
+    /// A clone that has fetched the notes. Left out: the mirror of the reconciler that --config names, else the
+    /// folder here.
+    #[arg(long, value_name = "DIR", global = true)]
+    pub repo: Option<PathBuf>,
     /// What to do.
     #[command(subcommand)]
     pub order: Order,
@@ -57,10 +55,11 @@ fn named_key(text: &str) -> Result<(KeyId, SigningKey), String> {
 ///
 /// # Errors
 /// The repository cannot be read, or nothing can be written to `out`.
-pub fn run(args: &Args, json: bool, out: &mut dyn Write) -> anyhow::Result<Exit> {
-    let repo = match &args.config {
-        Some(file) => Config::read(file)?.state_dir.join("mirror"),
-        None => args.repo.clone(),
+pub fn run(args: &Args, config: Option<&Path>, json: bool, out: &mut dyn Write) -> anyhow::Result<Exit> {
+    let repo = match (&args.repo, config) {
+        (Some(repo), _) => repo.clone(),
+        (None, Some(file)) => Config::read(file)?.state_dir.join("mirror"),
+        (None, None) => PathBuf::from("."),
     };
     let notes = record_in(&repo)?;
     if notes.is_empty() {

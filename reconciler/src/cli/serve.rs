@@ -94,12 +94,21 @@ pub async fn serve(config: &Config, stop: CancellationToken) -> anyhow::Result<(
     let mirror = tokio::task::spawn_blocking(move || Mirror::open(&mirror_path, remote)).await??;
     let mirror = Arc::new(Mutex::new(mirror));
 
+    let repository = Repository::new(
+        Arc::clone(&mirror),
+        &config.forge.repo,
+        &config.branch,
+        &config.fleet,
+        config.forge.poll_secs,
+        notes_waker.clone(),
+    );
     let admissions = Admissions::new(
         config,
         &keys.public(),
         Arc::clone(&mirror),
         Arc::clone(&health),
         notes_waker.clone(),
+        repository.look_now(),
         clock,
     );
     let desk = Arc::new(StoreDesk {
@@ -112,14 +121,6 @@ pub async fn serve(config: &Config, stop: CancellationToken) -> anyhow::Result<(
         heartbeat: AtomicU32::new(30),
     });
     let mesh = Mesh::new(desk, vec![keys.link().clone()], config.fleet.clone());
-    let repository = Repository::new(
-        Arc::clone(&mirror),
-        &config.forge.repo,
-        &config.branch,
-        &config.fleet,
-        config.forge.poll_secs,
-        notes_waker.clone(),
-    );
     let mut engine = Engine {
         store: store.clone(),
         repository,

@@ -16,6 +16,7 @@ use super::enrol::{FleetFacts, InviteError, InviteSpec, make_invites};
 use super::health::Health;
 use super::mirror::{MergeError, Mirror, Person, Proposal};
 use super::outbox::{Carried, Carrier, Trouble};
+use super::repository::LookNow;
 use super::store::people::InviteUse;
 use super::store::{Store, StoreError};
 use crate::config::Config;
@@ -38,6 +39,7 @@ pub struct Admissions {
     mirror: Arc<Mutex<Mirror>>,
     health: Arc<Health>,
     outbox: Waker,
+    look_now: LookNow,
     clock: Clock,
 }
 
@@ -109,6 +111,7 @@ impl Admissions {
         mirror: Arc<Mutex<Mirror>>,
         health: Arc<Health>,
         outbox: Waker,
+        look_now: LookNow,
         clock: Clock,
     ) -> Self {
         let facts = FleetFacts {
@@ -125,6 +128,7 @@ impl Admissions {
             mirror,
             health,
             outbox,
+            look_now,
             clock,
         }
     }
@@ -272,9 +276,11 @@ impl Admissions {
             let mut mirror = mirror.lock().unwrap_or_else(PoisonError::into_inner);
             mirror.merge_branch(&branch(&name), &us(), at)
         });
-        Ok(merged
+        let commit = merged
             .await
-            .map_err(|e| AdmissionError::Internal(e.to_string()))??)
+            .map_err(|e| AdmissionError::Internal(e.to_string()))??;
+        self.look_now.say();
+        Ok(commit)
     }
 
     /// The carrier of proposals: pushes a branch with the record, and merges it where the token was the consent.

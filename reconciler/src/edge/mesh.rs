@@ -119,7 +119,8 @@ struct Sessions {
 
 struct Handle {
     id: u64,
-    mailbox: mpsc::Sender<ToHost>,
+    /// Boxed, because a channel keeps room for 32 words from the start.
+    mailbox: mpsc::Sender<Box<ToHost>>,
     /// Cancelled when a newer session takes over, or the client is too slow.
     end: CancellationToken,
 }
@@ -218,7 +219,7 @@ impl Mesh {
     }
 
     /// Takes a session into the table once its member is proven; the one before ends. Returns its number.
-    fn enter(&self, node: NodeId, mailbox: mpsc::Sender<ToHost>, end: CancellationToken) -> u64 {
+    fn enter(&self, node: NodeId, mailbox: mpsc::Sender<Box<ToHost>>, end: CancellationToken) -> u64 {
         let mut sessions = locked(&self.shared.sessions);
         sessions.next += 1;
         let id = sessions.next;
@@ -243,7 +244,7 @@ impl Mesh {
 
 impl Handle {
     fn put(&self, word: ToHost) -> bool {
-        match self.mailbox.try_send(word) {
+        match self.mailbox.try_send(Box::new(word)) {
             Ok(()) => true,
             Err(mpsc::error::TrySendError::Closed(_)) => false,
             Err(mpsc::error::TrySendError::Full(_)) => {

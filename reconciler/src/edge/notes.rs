@@ -9,6 +9,7 @@
 
 mod clone;
 mod fanout;
+mod object;
 mod push;
 mod union;
 
@@ -16,7 +17,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use git2::{ErrorCode, Oid, Repository};
+use git2::{ErrorCode, ObjectType, Oid, Repository};
 use jiff::Timestamp;
 use meshplan_schemas::envelope::{SignError, Signer};
 use meshplan_schemas::ident::CommitId;
@@ -299,7 +300,7 @@ fn append(repo: &Repository, blocks: &[SignedText], at: Timestamp) -> Result<App
         if text.len() > NOTE_BYTES {
             appended.over.push((*commit).clone());
         }
-        edit.insert(commit.to_string(), repo.blob(text)?);
+        edit.insert(commit.to_string(), object::write(repo, ObjectType::Blob, text)?);
     }
     let message = match blocks.len() {
         1 => "meshplan: 1 block".to_owned(),
@@ -348,7 +349,8 @@ fn commit(
         email: String::new(),
     };
     let by = signature(&us, at)?;
-    let id = repo.commit(None, &by, &by, message, &repo.find_tree(tree)?, parents)?;
+    let text = repo.commit_create_buffer(&by, &by, message, &repo.find_tree(tree)?, parents)?;
+    let id = object::write(repo, ObjectType::Commit, &text)?;
     patiently(LOCK_WAIT, || match parents.first() {
         Some(old) => repo.reference_matching(NOTES_REF, id, true, old.id(), message),
         None => repo.reference(NOTES_REF, id, false, message),

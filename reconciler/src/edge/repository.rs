@@ -3,6 +3,7 @@
 //! The mirror is used on blocking threads, one at a time; composed trees are kept while a delivery needs them.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use jiff::{SignedDuration, Timestamp};
@@ -40,6 +41,21 @@ impl News {
     }
 }
 
+/// Says that the remote is worth a look now: we ourselves have pushed to its branch. Never data.
+#[derive(Debug, Clone, Default)]
+pub struct LookNow(Arc<AtomicBool>);
+
+impl LookNow {
+    /// The next pass looks.
+    pub fn say(&self) {
+        self.0.store(true, Ordering::Release);
+    }
+
+    fn take(&self) -> bool {
+        self.0.swap(false, Ordering::AcqRel)
+    }
+}
+
 /// The fleet repo.
 pub struct Repository {
     mirror: Arc<Mutex<Mirror>>,
@@ -50,6 +66,7 @@ pub struct Repository {
     next_look: Option<Timestamp>,
     trees: BTreeMap<CommitId, Tree>,
     notes: Waker,
+    look_now: LookNow,
 }
 
 impl std::fmt::Debug for Repository {
@@ -93,7 +110,14 @@ impl Repository {
             next_look: None,
             trees: BTreeMap::new(),
             notes,
+            look_now: LookNow::default(),
         }
+    }
+
+    /// By which others of this process say that the remote is worth a look.
+    #[must_use]
+    pub fn look_now(&self) -> LookNow {
+        self.look_now.clone()
     }
 
     /// Looks at the remote when a webhook came, when the poll is due, and at the start.
@@ -108,6 +132,7 @@ impl Repository {
         health: &Health,
         now: Timestamp,
     ) -> Result<News, StoreError> {
+        let hinted = self.look_now.take() || hinted;
         if !hinted && self.next_look.is_some_and(|due| now < due) {
             return Ok(News::default());
         }

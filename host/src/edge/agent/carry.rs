@@ -106,23 +106,34 @@ impl Shell {
             host_version: boot::version().to_string(),
             launcher_version: boot::launcher_version(),
             capabilities: boot::capabilities(&self.setup.root),
-            take_requests: take_requests(&self.setup.state_dir),
+            take_requests: self.take_requests(),
             disk_free_bytes: boot::disk_free_bytes(&self.setup.state_dir),
             load_hundredths: boot::load_hundredths(),
         }
     }
-}
 
-fn take_requests(state_dir: &std::path::Path) -> Vec<ModuleName> {
-    let Ok(files) = std::fs::read_dir(state_dir.join(REQUESTS)) else {
-        return Vec::new();
-    };
-    let mut modules: Vec<ModuleName> = files
-        .filter_map(|file| {
-            let name = file.ok()?.file_name();
-            name.to_str()?.strip_prefix(TAKE)?.parse().ok()
-        })
-        .collect();
-    modules.sort_unstable();
-    modules
+    /// What people have asked for on this machine; a request that was granted is done with.
+    fn take_requests(&self) -> Vec<ModuleName> {
+        let folder = self.setup.state_dir.join(REQUESTS);
+        let Ok(files) = std::fs::read_dir(&folder) else {
+            return Vec::new();
+        };
+        let mut modules: Vec<ModuleName> = files
+            .filter_map(|file| {
+                let name = file.ok()?.file_name();
+                name.to_str()?.strip_prefix(TAKE)?.parse().ok()
+            })
+            .collect();
+        modules.sort_unstable();
+        let confirmed = self.agent.orders().confirmed.as_ref();
+        modules.retain(|module| {
+            let granted = confirmed.is_some_and(|c| c.payload.take.contains(module));
+            if granted {
+                // One that stays is left out of each report all the same.
+                let _gone = std::fs::remove_file(folder.join(format!("{TAKE}{module}")));
+            }
+            !granted
+        });
+        modules
+    }
 }

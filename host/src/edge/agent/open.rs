@@ -1,6 +1,6 @@
 //! Opening: the lock first, then what is on disk, then the machine, which finishes what a crash left.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use super::*;
 use crate::edge::boot;
@@ -146,7 +146,7 @@ pub fn machine_setup(setup: &Setup, boot_id: &str) -> Result<crate::edge::machin
 }
 
 /// `--policy-out` is a path as the machine sees it, inside the root.
-fn policy_path(path: &PathBuf) -> Result<TargetPath, RunError> {
+fn policy_path(path: &Path) -> Result<TargetPath, RunError> {
     let text = path.to_str().unwrap_or_default();
     TargetPath::parse(text).map_err(|e| RunError::Path(format!("--policy-out: {e}")))
 }

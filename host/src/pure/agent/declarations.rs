@@ -89,6 +89,8 @@ impl Agent {
             None => self.declaration_stays(trying, now),
             Some(reason) => self.declaration_went_back(&trying, &reason, now),
         }
+        // The end is on disk before what was tried is forgotten: a start between finds it settled.
+        self.effects.push(Effect::SaveStanding);
         self.effects.push(Effect::Drop(Slot::Trying));
         self.next_reconcile = now.saturating_add(i64::from(self.reconcile_secs()));
     }

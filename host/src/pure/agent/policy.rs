@@ -192,7 +192,7 @@ impl Agent {
         self.orders.epochs.get(&digest).map_or(0, |e| e.payload.epoch)
     }
 
-    fn effective(&self, digest: Digest) -> Option<String> {
+    pub(super) fn effective(&self, digest: Digest) -> Option<String> {
         let kept = self.orders.epochs.get(&digest)?;
         let policy = policy::parse(&kept.payload.policy).ok()?;
         Some(policy.effective_text(self.orders.roles()))

@@ -65,6 +65,17 @@ impl Agent {
             }
         }
         self.standing.policy = started.policy.map(|(_, digest)| digest);
+        let ended = |agent: &Self| {
+            agent
+                .orders
+                .trying
+                .as_ref()
+                .is_some_and(|t| agent.standing.settled(&t.digest))
+        };
+        if started.window == StartedWindow::Clean && ended(self) {
+            self.orders.trying = None;
+            self.effects.push(Effect::Drop(Slot::Trying));
+        }
         let tried = self.standing.window.take().map(|w| (w.change, Some(w)));
         let tried = tried.or_else(|| self.interrupted().map(|change| (change, None)));
         match (started.window, tried) {
@@ -160,6 +171,12 @@ impl Agent {
         self.window_effects(effects, now);
     }
 
+    /// What the ledger has once the policy of this epoch is confirmed.
+    fn written(&self, epoch: u64, digest: Digest) -> Option<(u64, Digest)> {
+        let text = self.effective(digest)?;
+        Some((epoch, Digest::of(text.as_bytes())))
+    }
+
     /// A change was begun and no window is open: the ledger knows whether it was confirmed.
     fn without_window(
         &mut self,
@@ -172,7 +189,7 @@ impl Agent {
             Change::Declaration { digest, .. } if confirmed == Some(digest) => {
                 self.closed(change, None, now);
             }
-            Change::Policy { epoch, .. } if policy.is_some_and(|(e, _)| e == epoch) => {
+            Change::Policy { epoch, digest } if policy.is_some() && policy == self.written(epoch, digest) => {
                 self.closed(change, None, now);
             }
             // It never came to the first act: it is begun again from the start.

@@ -481,6 +481,42 @@ fn a_confirm_whose_end_was_not_written_is_found_in_the_ledger() {
 
 // holds: HR-5
 #[test]
+fn an_end_that_was_written_before_a_crash_is_not_begun_again() {
+    let mut node = Node::new();
+    node.declare(&sample::declaration(1, &[("web", "web-1")]));
+    let tried = node.agent.orders.trying.clone();
+    node.tick(60);
+    assert_eq!(node.state(), (1, DeclarationState::Reverted));
+    // The power went between the standing and the place of what was tried.
+    node.agent.orders.trying = tried;
+    let mut node = node.restarted(StartedWindow::Clean, None);
+    node.tick(100);
+    assert_eq!(node.state(), (1, DeclarationState::Reverted));
+    assert_eq!(node.agent.orders.trying, None);
+}
+
+// holds: HK-13
+#[test]
+fn slow_probes_are_not_asked_again_while_they_have_not_answered() {
+    let mut node = Node::new();
+    node.declare(&with_probe(sample::declaration(1, &[("web", "web-1")])));
+    let windows = |node: &Node| {
+        node.asked
+            .iter()
+            .filter(|p| matches!(p, Purpose::Window(_)))
+            .count()
+    };
+    for _ in 0..10 {
+        node.tick(2);
+    }
+    assert_eq!(windows(&node), 1);
+    node.probes_say(Health::Unhealthy, "no");
+    node.tick(2);
+    assert_eq!(windows(&node), 2);
+}
+
+// holds: HR-5
+#[test]
 fn an_order_that_never_came_to_its_first_act_is_begun_at_the_next_start() {
     let mut node = Node::new();
     let text = sample::text(&sample::declaration(1, &[("web", "web-1")]));

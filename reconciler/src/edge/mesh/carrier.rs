@@ -53,7 +53,7 @@ impl Carrier {
         self.write(Message::Ping(bytes::Bytes::new())).await
     }
 
-    pub(super) async fn close(mut self, code: u16, why: &str) {
+    pub(super) async fn close(&mut self, code: u16, why: &str) {
         let _ = self.write(closing(code, why)).await;
     }
 

@@ -60,29 +60,27 @@ impl Mesh {
         if carrier.send(vec![answer]).await.is_err() {
             return;
         }
-        let (member, first) = {
-            let mut member = Member {
-                mesh: self.clone(),
-                leaf,
-                session,
-                opened: Instant::now(),
-                marks: None,
-            };
-            // Only a message proves the key; until then nobody is pushed out and nothing is asked of the desk.
-            let first = tokio::select! {
-                first = tokio::time::timeout(self.shared.limits.handshake, member.hear(&mut carrier)) => first,
-                () = self.shared.closing.cancelled() => return,
-            };
-            let Ok(Ok(first)) = first else { return };
-            (member, first)
+        let mut member = Box::new(Member {
+            mesh: self.clone(),
+            leaf,
+            session,
+            opened: Instant::now(),
+            marks: None,
+        });
+        // Only a message proves the key; until then nobody is pushed out and nothing is asked of the desk.
+        let first = tokio::select! {
+            first = tokio::time::timeout(self.shared.limits.handshake, member.hear(&mut carrier)) => first,
+            () = self.shared.closing.cancelled() => return,
         };
+        let Ok(Ok(first)) = first else { return };
         drop(permit);
-        member.run(carrier, first).await;
+        // A task of its own, so that what the handshake needed is given back: sessions are many and long (LK-1).
+        tokio::spawn(member.run(Box::new(carrier), Box::new(first)));
     }
 }
 
 impl Member {
-    async fn run(mut self, mut carrier: Carrier, first: FromHost) {
+    async fn run(mut self: Box<Self>, mut carrier: Box<Carrier>, first: Box<FromHost>) {
         let node = self.leaf.id;
         let (mailbox, words) = mpsc::channel(self.mesh.shared.limits.mailbox);
         let end = CancellationToken::new();
@@ -96,17 +94,18 @@ impl Member {
         }
     }
 
+    /// What is rare and large is boxed: between two words a session shall be small (LK-1).
     async fn talk(
         &mut self,
         carrier: &mut Carrier,
-        first: FromHost,
-        mut words: mpsc::Receiver<ToHost>,
+        first: Box<FromHost>,
+        mut words: mpsc::Receiver<Box<ToHost>>,
         end: CancellationToken,
     ) -> Result<(), End> {
         let mut published = self.mesh.shared.published.subscribe();
         let secs = self.mesh.shared.desk.heartbeat_secs();
         self.say(carrier, &ToHost::Heartbeat { secs }).await?;
-        self.answer(carrier, first).await?;
+        Box::pin(self.answer(carrier, *first)).await?;
         let mut ping = tokio::time::interval(self.mesh.shared.limits.ping);
         ping.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let closing = self.mesh.shared.closing.clone();
@@ -119,11 +118,11 @@ impl Member {
                     None => return Err(End::Gone),
                 },
                 () = closing.cancelled() => return Err(End::Say(close::LATER, "the reconciler stops")),
-                said = self.hear(carrier) => { let said = said?; self.answer(carrier, said).await?; }
+                said = self.hear(carrier) => { let said = said?; Box::pin(self.answer(carrier, said)).await?; }
                 changed = published.changed() => {
                     if changed.is_err() { return Err(End::Gone); }
                     self.still_known().await?;
-                    self.bring(carrier, Occasion::Published).await?;
+                    Box::pin(self.bring(carrier, Occasion::Published)).await?;
                 }
                 _ = ping.tick() => carrier.ping().await?,
             }

@@ -7,15 +7,14 @@ use std::collections::BTreeMap;
 
 use git2::{ObjectType, Oid, Repository, Tree};
 
+use super::object::Folder;
+
 /// Folders above a note.
 const DEPTH: usize = 2;
 
 /// From this many notes directly in the root on, somebody wrote it flat, and it is written anew as a whole: an append
 /// would otherwise copy all of them each time.
 const FLAT: usize = 512;
-
-const BLOB: i32 = 0o100_644;
-const TREE: i32 = 0o040_000;
 
 /// The first two digits, and the rest.
 fn split(hex: &str) -> Option<(&str, &str)> {
@@ -30,7 +29,10 @@ fn find(repo: &Repository, tree: &Tree<'_>, rest: &str, out: &mut Vec<Oid>) -> R
     let Some((first, rest)) = split(rest) else {
         return Ok(());
     };
-    if let Some(entry) = tree.get_name(first).filter(|e| e.filemode() == TREE) {
+    if let Some(entry) = tree
+        .get_name(first)
+        .filter(|e| e.kind() == Some(ObjectType::Tree))
+    {
         find(repo, &repo.find_tree(entry.id())?, rest, out)?;
     }
     Ok(())
@@ -85,15 +87,13 @@ pub(super) fn write(
     tree: Option<&Tree<'_>>,
     notes: &BTreeMap<String, Oid>,
 ) -> Result<Oid, git2::Error> {
-    let flat = tree.map_or(0, |t| {
-        t.iter().filter(|e| e.kind() == Some(ObjectType::Blob)).count()
-    });
-    if let Some(tree) = tree.filter(|_| flat > FLAT) {
+    let root = Folder::read(repo, tree.map(Tree::id))?;
+    if let Some(tree) = tree.filter(|_| root.blobs() > FLAT) {
         let mut all = normalised(repo, tree)?;
         all.extend(notes.iter().map(|(hex, blob)| (hex.clone(), *blob)));
-        return write_level(repo, None, &borrowed(&all), DEPTH);
+        return write_level(repo, Folder::default(), &borrowed(&all), DEPTH);
     }
-    write_level(repo, tree, &borrowed(notes), DEPTH)
+    write_level(repo, root, &borrowed(notes), DEPTH)
 }
 
 fn borrowed(notes: &BTreeMap<String, Oid>) -> Vec<(&str, Oid)> {
@@ -116,76 +116,54 @@ fn normalised(repo: &Repository, tree: &Tree<'_>) -> Result<BTreeMap<String, Oid
 /// One folder, `depth` levels above the notes. `notes` are sorted.
 fn write_level(
     repo: &Repository,
-    tree: Option<&Tree<'_>>,
+    mut folder: Folder,
     notes: &[(&str, Oid)],
     depth: usize,
 ) -> Result<Oid, git2::Error> {
-    let mut builder = repo.treebuilder(tree)?;
     let mut rest = notes;
     while let Some((hex, blob)) = rest.first() {
-        let Some((first, _)) = split(hex) else {
+        let Some((first, below)) = split(hex) else {
             return Err(git2::Error::from_str("a note's name is no commit id"));
         };
-        let below = tree
-            .and_then(|t| t.get_name(first))
-            .filter(|e| e.filemode() == TREE)
-            .map(|e| repo.find_tree(e.id()))
-            .transpose()?;
+        let inner = folder.folder(first);
         if depth == 0 {
-            if let Some(below) = below
-                && let Some(left) = without(repo, &below, split(hex).map_or("", |(_, rest)| rest))?
-            {
-                put(&mut builder, first, left)?;
+            if let Some(inner) = inner {
+                let left = without(repo, inner, below)?;
+                folder.put_folder(first, left);
             }
-            builder.insert(*hex, *blob, BLOB)?;
+            folder.put_blob(hex, *blob);
             rest = rest.get(1..).unwrap_or_default();
             continue;
         }
         let count = rest.iter().take_while(|(hex, _)| hex.starts_with(first)).count();
         let (these, others) = rest.split_at(count);
-        for (hex, _) in these
-            .iter()
-            .filter(|(hex, _)| tree.is_some_and(|t| t.get_name(hex).is_some()))
-        {
-            builder.remove(*hex)?;
+        for (hex, _) in these {
+            folder.remove_blob(hex);
         }
-        let inner: Vec<(&str, Oid)> = these
+        let below: Vec<(&str, Oid)> = these
             .iter()
             .filter_map(|(hex, blob)| split(hex).map(|(_, rest)| (rest, *blob)))
             .collect();
-        builder.insert(first, write_level(repo, below.as_ref(), &inner, depth - 1)?, TREE)?;
+        let written = write_level(repo, Folder::read(repo, inner)?, &below, depth - 1)?;
+        folder.put_folder(first, Some(written));
         rest = others;
     }
-    builder.write()
+    folder.write(repo)
 }
 
-/// A folder deeper than ours without one note; none when that changes nothing.
-fn without(repo: &Repository, tree: &Tree<'_>, rest: &str) -> Result<Option<Oid>, git2::Error> {
-    let mut builder = repo.treebuilder(Some(tree))?;
-    let mut changed = false;
-    if !rest.is_empty() && builder.get(rest)?.is_some() {
-        builder.remove(rest)?;
-        changed = true;
-    }
+/// A folder deeper than ours without one note; none when nothing is left in it.
+fn without(repo: &Repository, id: Oid, rest: &str) -> Result<Option<Oid>, git2::Error> {
+    let mut folder = Folder::read(repo, Some(id))?;
+    folder.remove_blob(rest);
     if let Some((first, rest)) = split(rest)
-        && let Some(entry) = tree.get_name(first).filter(|e| e.filemode() == TREE)
-        && let Some(left) = without(repo, &repo.find_tree(entry.id())?, rest)?
+        && let Some(inner) = folder.folder(first)
     {
-        put(&mut builder, first, left)?;
-        changed = true;
+        let left = without(repo, inner, rest)?;
+        folder.put_folder(first, left);
     }
-    if changed {
-        builder.write().map(Some)
-    } else {
+    if folder.is_empty() {
         Ok(None)
+    } else {
+        folder.write(repo).map(Some)
     }
-}
-
-/// Puts a folder, or removes it when it is empty.
-fn put(builder: &mut git2::TreeBuilder<'_>, name: &str, tree: Oid) -> Result<(), git2::Error> {
-    const EMPTY: &str = "4b825dc642cb6eb9a060e54bf8d69288fbee4904";
-    if tree.to_string() == EMPTY {
-        return builder.remove(name);
-    }
-    builder.insert(name, tree, TREE).map(drop)
 }

@@ -232,6 +232,8 @@ pub(super) fn check_targets(
                         .error(second.3.clone(), message)
                         .help("one target, one resource"),
                 );
+                // One owner before it is enough to say; all pairs of a crowd would be too many.
+                break;
             }
         }
     }

@@ -144,7 +144,7 @@ pub(super) fn tree(nodes: u128, policy: &str, modules: &[(&str, &str)]) -> Compo
 }
 
 fn fleet() -> FleetDoc {
-    let text = r#"{"fleet":"sim","branch":"main","authors":[],"threshold":1,"heartbeat_secs":5,"present_secs":900,
+    let text = r#"{"fleet":"sim","branch":"main","authors":[],"threshold":1,"heartbeat_secs":5,"present_secs":900,"timestamp_valid_secs":2592000,
         "config_mgmt":{"confirm_secs":10,"apply_secs":100,"canary_deadline_secs":60,"release_watch_secs":0,
         "left_behind_grace_secs":600,"archives_kept":50},
         "rotation":{"default_publish_to_activate_secs":1,"default_activate_to_retire_secs":1,"lifeline_secs":1,

@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use meshplan_schemas::declaration::{Declaration, Mode, ModuleContent};
 use meshplan_schemas::digest::Digest;
 use meshplan_schemas::document::plan::{
-    Absent, Amount, Check, Covers, Healthy, Legs, Select, StageDoc, Wait,
+    Absent, Amount, Canary, Check, Covers, Healthy, Legs, Select, StageDoc, Wait,
 };
 use meshplan_schemas::document::{FleetDoc, PlanDoc};
 use meshplan_schemas::epoch::Epoch;
@@ -138,6 +138,7 @@ fn fleet() -> FleetDoc {
 pub(super) fn plan() -> PlanDoc {
     let stage = |name: &str, nodes: &[&str], rest| StageDoc {
         name: name.to_owned(),
+        line: 0,
         select: Select {
             nodes: nodes.iter().map(|n| n.parse().unwrap()).collect(),
             roles: vec![],
@@ -163,6 +164,7 @@ pub(super) fn plan() -> PlanDoc {
         actors: vec![],
         absent: Absent::Hold,
         legs: Legs::Together,
+        canary: Canary::Replaced,
         stages: vec![stage("canary", &["n1"], false), stage("rest", &[], true)],
     }
 }

@@ -26,6 +26,9 @@ use crate::pure::outcome::line;
 use crate::pure::record::{Confirmed, Found, Ledger, Thing};
 use crate::pure::target_path::TargetPath;
 
+/// What is noted of each path that will be touched, and the bytes that it takes to go back.
+type WayBack = (Vec<Before>, BTreeMap<Digest, Vec<u8>>);
+
 /// What has been done so far.
 #[derive(Debug, Default)]
 struct Done {
@@ -200,7 +203,7 @@ impl Machine {
     }
 
     /// The way back from every path that will be touched, and the bytes that it needs; or why there is none.
-    fn before(&self, plan: &Plan) -> Result<(Vec<Before>, BTreeMap<Digest, Vec<u8>>), String> {
+    fn before(&self, plan: &Plan) -> Result<WayBack, String> {
         let mut paths: BTreeMap<TargetPath, (Option<ResourceName>, &str)> = BTreeMap::new();
         for step in &plan.steps {
             match step {

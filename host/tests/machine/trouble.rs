@@ -1,7 +1,7 @@
 //! The machine in trouble: no room, files of its own lost or broken, a way back that is barred.
 
 use crate::world::{self, Decl, World, file, link, path};
-use meshplan_host::edge::machine::{End, LedgerState, Recovered};
+use meshplan_host::edge::machine::{End, LedgerState, MachineError, Recovered};
 use meshplan_schemas::report::Outcome;
 
 // holds: HR-14
@@ -177,4 +177,112 @@ fn a_disk_that_fills_at_any_write_leaves_the_old_or_the_new_and_a_way_to_say_so(
         assert_eq!(recovery.window, Recovered::Clean, "{blocks} blocks");
     }
     assert!(ends.iter().all(|n| *n > 0), "{ends:?}");
+}
+
+// holds: HR-13
+#[test]
+fn a_confirm_whose_clean_up_fails_stays_a_confirm_and_is_cleaned_up_later() {
+    for barred in ["/ledger.json", "/window.done"] {
+        let world = World::new();
+        let mut machine = world.machine();
+        let decl = Decl::new(1).with("web", vec![file("f", "/f", "x")]);
+        machine.apply(&decl.get(), decl.digest(), 10).unwrap();
+        machine.arm(50).unwrap();
+        world.state.forbid(&path(barred));
+        assert!(machine.confirm(20).is_err(), "{barred}");
+        let late = machine.revert("late", 60);
+        assert!(!matches!(late, Ok(_) | Err(MachineError::NoWindow)), "{late:?}");
+        assert!(
+            machine.repair(&decl.get(), 61).is_err(),
+            "worked by the old ledger"
+        );
+        world.state.permit();
+        assert_eq!(
+            machine.confirm(62).unwrap().to_string(),
+            "declaration 1",
+            "{barred}"
+        );
+        let two = Decl::new(2).with("web", vec![file("f", "/f", "y")]);
+        assert!(world::settle(&mut machine, &two).window_open(), "{barred}");
+    }
+}
+
+// holds: HR-13
+#[test]
+fn a_revert_after_a_confirm_that_was_not_cleaned_up_cleans_up_and_says_that_it_is_too_late() {
+    let world = World::new();
+    let mut machine = world.machine();
+    let decl = Decl::new(1).with("web", vec![file("f", "/f", "x")]);
+    machine.apply(&decl.get(), decl.digest(), 10).unwrap();
+    machine.arm(50).unwrap();
+    world.state.forbid(&path("/ledger.json"));
+    assert!(machine.confirm(20).is_err());
+    world.state.permit();
+    assert!(matches!(
+        machine.revert("late", 60),
+        Err(MachineError::Decided(_))
+    ));
+    assert!(world.targets().contains_key("/f"));
+    assert!(!world.state.show().contains_key("/window"));
+    let LedgerState::Known(ledger) = machine.ledger() else {
+        panic!("lost")
+    };
+    assert_eq!(ledger.confirmed.unwrap().sequence, 1);
+}
+
+// holds: HR-13
+#[test]
+fn an_apply_that_breaks_off_inside_its_window_is_taken_back_before_the_next() {
+    for (barred, targets) in [
+        ("/window/verdict.json", true),
+        ("/window.new/journal.json", false),
+    ] {
+        let world = World::new();
+        let mut machine = world.machine();
+        let before = world.targets();
+        world.state.forbid(&path(barred));
+        world.root.forbid(&path("/barred"));
+        let bad = Decl::new(1).with("web", vec![file("f", "/f", "x"), file("g", "/barred", "x")]);
+        machine.apply(&bad.get(), bad.digest(), 10).unwrap_err();
+        assert_eq!(machine.window().is_some(), targets, "{barred}");
+        assert_eq!(world.targets() != before, targets, "{barred}");
+        world.state.permit();
+        let good = Decl::new(2).with("web", vec![file("h", "/h", "x")]);
+        assert!(
+            machine
+                .apply(&good.get(), good.digest(), 20)
+                .unwrap()
+                .window_open()
+        );
+        assert!(!world.targets().contains_key("/f"));
+    }
+}
+
+// holds: HR-5
+#[test]
+fn a_repair_tries_a_barred_way_back_again_and_does_nothing_else_until_it_is_free() {
+    let world = World::new();
+    let mut machine = world.machine();
+    let one = Decl::new(1).with("web", vec![file("f", "/f", "one"), file("g", "/g", "one")]);
+    world::settle(&mut machine, &one);
+    let two = Decl::new(2).with("web", vec![file("f", "/f", "two"), file("g", "/g", "one")]);
+    machine.apply(&two.get(), two.digest(), 10).unwrap();
+    machine.arm(50).unwrap();
+    world.root.forbid(&path("/f"));
+    machine.revert("no link", 60).unwrap();
+    world.root.plant(&path("/g"), b"theirs", 0o644);
+    for now in 61..63 {
+        let repaired = machine.repair(&one.get(), now).unwrap();
+        assert!(repaired.failed && matches!(repaired.end, End::NotBegun { .. }));
+        assert_eq!(repaired.lines.first().unwrap().outcome, Outcome::Failed);
+        assert!(world.state.show().contains_key("/window"), "given up by a repair");
+        assert!(world.targets().get("/g").unwrap().contains("theirs"));
+    }
+    let three = Decl::new(3).with("web", vec![file("g", "/g", "three")]);
+    let _end = machine.apply(&three.get(), three.digest(), 70).unwrap();
+    let kept = world.state.show();
+    assert!(
+        kept.contains_key("/window.broken/journal.json"),
+        "the way back is lost"
+    );
 }

@@ -127,6 +127,11 @@ impl SimDisk {
         self.lock().forbidden.push(full);
     }
 
+    /// What was forbidden is allowed again.
+    pub fn permit(&self) {
+        self.lock().forbidden.clear();
+    }
+
     /// Sets the room that is left.
     pub fn set_space(&self, free_bytes: u64, free_inodes: Option<u64>) {
         let mut sim = self.lock();

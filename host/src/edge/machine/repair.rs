@@ -5,7 +5,8 @@ use meshplan_schemas::digest::Digest;
 use meshplan_schemas::report::Outcome;
 
 use super::survey::Surveyed;
-use super::{Applied, End, LedgerState, Machine, MachineError};
+use super::verdict::Barred;
+use super::{Applied, Due, End, LedgerState, Machine, MachineError};
 use crate::edge::ledger::{self, json};
 use crate::pure::apply_plan::Step;
 use crate::pure::outcome::line;
@@ -23,7 +24,18 @@ impl Machine {
     /// # Errors
     /// A window is open; the disk.
     pub fn repair(&mut self, declaration: &Declaration, now: i64) -> Result<Applied, MachineError> {
-        self.ready()?;
+        let barred = self.ready(Barred::Stay)?;
+        if self.due == Due::WalkBack {
+            // What is not back yet is no drift: it is tried again, and nothing else is done meanwhile.
+            return Ok(Applied {
+                end: End::NotBegun {
+                    why: "the way back of the last change is barred".to_owned(),
+                },
+                lines: barred,
+                held: self.held(),
+                failed: true,
+            });
+        }
         let book = self.book();
         let survey = match self.survey(declaration, &book)? {
             Surveyed::Plan(survey) => survey,
@@ -91,7 +103,7 @@ impl Machine {
     /// # Errors
     /// The disk; a window is open.
     pub fn rebuild(&mut self, declaration: &Declaration, digest: Digest) -> Result<(), MachineError> {
-        self.ready()?;
+        self.ready(Barred::Stay)?;
         let mut book = Ledger {
             confirmed: Some(Confirmed {
                 sequence: declaration.sequence,

@@ -2,6 +2,7 @@
 
 use crate::world::{self, Decl, World, file, link, path};
 use meshplan_host::edge::machine::{End, LedgerState, MachineError, Recovered};
+use meshplan_host::pure::agent::Basis;
 use meshplan_schemas::report::Outcome;
 
 // holds: HR-14
@@ -46,7 +47,9 @@ fn with_a_lost_ledger_nothing_is_removed_and_a_rebuilt_one_still_removes_nothing
         world.state.plant(&path("/ledger.json"), broken, 0o600);
         let (mut machine, recovery) = world.open();
         assert!(matches!(recovery.ledger, LedgerState::Unknown { .. }));
-        machine.rebuild(&decl.get(), decl.digest()).unwrap();
+        machine
+            .rebuild(&decl.get(), decl.digest(), Basis::Confirmed)
+            .unwrap();
         assert!(machine.repair(&decl.get(), 5).unwrap().converged());
         let fewer = Decl::new(2).with("web", vec![file("f", "/f", "x")]);
         let applied = world::settle(&mut machine, &fewer);
@@ -68,7 +71,9 @@ fn a_rebuilt_ledger_knows_drift_again() {
     world.state.plant(&path("/ledger.json"), b"", 0o600);
     world.root.plant(&path("/f"), b"theirs", 0o644);
     let (mut machine, _) = world.open();
-    machine.rebuild(&decl.get(), decl.digest()).unwrap();
+    machine
+        .rebuild(&decl.get(), decl.digest(), Basis::Confirmed)
+        .unwrap();
     let repaired = machine.repair(&decl.get(), 5).unwrap();
     assert_eq!(repaired.lines.first().unwrap().outcome, Outcome::DriftRepaired);
 }
@@ -285,4 +290,37 @@ fn a_repair_tries_a_barred_way_back_again_and_does_nothing_else_until_it_is_free
         kept.contains_key("/window.broken/journal.json"),
         "the way back is lost"
     );
+}
+
+// holds: HR-15
+#[test]
+fn a_ledger_made_from_a_declaration_that_was_never_tried_says_that_nothing_is_confirmed() {
+    let world = World::new();
+    let mut machine = world.machine();
+    world::settle(
+        &mut machine,
+        &Decl::new(1).with("web", vec![file("f", "/f", "x")]),
+    );
+    world.state.plant(&path("/ledger.json"), b"", 0o600);
+    let two = Decl::new(2).with("web", vec![file("f", "/f", "x"), file("g", "/g", "new")]);
+    let (mut machine, _) = world.open();
+    machine.rebuild(&two.get(), two.digest(), Basis::Untried).unwrap();
+    // The power goes before the apply.
+    let (mut machine, recovery) = world.open();
+    let LedgerState::Known(ledger) = recovery.ledger else {
+        panic!("lost")
+    };
+    assert_eq!(ledger.confirmed, None);
+    let applied = machine.apply(&two.get(), two.digest(), 10).unwrap();
+    assert_eq!(
+        applied.lines.first().unwrap().outcome,
+        Outcome::Created,
+        "{applied:?}"
+    );
+    machine.arm(50).unwrap();
+    machine.revert("no link", 60).unwrap();
+    let LedgerState::Known(ledger) = machine.ledger() else {
+        panic!("lost")
+    };
+    assert_eq!(ledger.confirmed, None);
 }

@@ -172,13 +172,30 @@ pub enum MachineError {
     LookOnly,
 }
 
+/// What is still to be done about a window before anything else may be.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Due {
+    /// Nothing.
+    Nothing,
+    /// Its apply broke off: it is to be decided for the way back.
+    Revert {
+        /// Why.
+        why: String,
+        /// Unix seconds.
+        at: i64,
+    },
+    /// Decided for the way back, which is barred somewhere.
+    WalkBack,
+    /// Confirmed, and not yet cleaned up.
+    Settle(Order),
+}
+
 /// The node's files.
 pub struct Machine {
     setup: Setup,
     ledger: LedgerState,
     window: Option<Window>,
-    /// Decided, and not yet cleaned up: the way back is barred somewhere.
-    unfinished: bool,
+    due: Due,
     look_only: bool,
     /// When drift of a resource was put right, unix seconds (HR-17).
     repairs: BTreeMap<ResourceName, Vec<i64>>,
@@ -233,18 +250,57 @@ impl Machine {
         &*self.setup.state
     }
 
-    /// Nothing may be changed while a window is open; one whose way back is barred is tried once more, and given up.
-    fn ready(&mut self) -> Result<(), MachineError> {
+    /// Nothing may be changed while a window is open; what is still due about one is done first. The lines are of
+    /// a way back that is still barred.
+    fn ready(&mut self, barred: verdict::Barred) -> Result<Vec<ResourceLine>, MachineError> {
         if self.look_only {
             return Err(MachineError::LookOnly);
         }
-        if let Some(window) = &self.window {
-            return Err(MachineError::WindowOpen(window.order.to_string()));
+        if let Due::Revert { why, at } = self.due.clone() {
+            self.revert(&why, at)?;
         }
-        if self.unfinished {
-            self.walk_back(verdict::Barred::GiveUp)?;
+        let lines = match &self.due {
+            Due::WalkBack => self.walk_back(barred)?,
+            Due::Settle(_) => {
+                self.settle()?;
+                Vec::new()
+            }
+            Due::Revert { .. } | Due::Nothing => Vec::new(),
+        };
+        match &self.window {
+            Some(window) => Err(MachineError::WindowOpen(window.order.to_string())),
+            None if self.due == Due::WalkBack => Ok(lines),
+            None => Ok(Vec::new()),
         }
-        Ok(())
+    }
+
+    /// An apply that broke off inside its window is taken back before anything else.
+    fn broke_off<T>(&mut self, result: Result<T, MachineError>, at: i64) -> Result<T, MachineError> {
+        if let (Err(e), Some(window)) = (&result, &self.window) {
+            let why = format!("{} broke off: {e}", window.order);
+            self.due = Due::Revert { why, at };
+        }
+        result
+    }
+
+    /// Opens a window; says why not. From here on it must be decided, however far its opening came.
+    fn open_window(
+        &mut self,
+        window: &Window,
+        opened: Result<(), DiskError>,
+    ) -> Result<Option<String>, MachineError> {
+        let stands = opened.is_ok() || self.state().stat(&path_of("/window"))?.is_some();
+        if stands {
+            self.window = Some(window.clone());
+        }
+        match opened {
+            Ok(()) => {
+                crate::edge::failpoint::cut("host::apply::opened");
+                Ok(None)
+            }
+            Err(e) if e.is_no_room() && !stands => Ok(Some(format!("no room: {e}; nothing was touched"))),
+            Err(e) => Err(e.into()),
+        }
     }
 }
 

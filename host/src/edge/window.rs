@@ -32,7 +32,7 @@ pub(crate) const BLOBS: &str = "/window/blobs";
 /// Opens a window: after this the way back stands on the disk.
 ///
 /// # Errors
-/// The disk; then no window is open.
+/// The disk; then no window is open, unless `window/` stands: it was opened, and may be lost in a power cut.
 pub fn open(
     state: &dyn Disk,
     window: &Window,
@@ -159,8 +159,11 @@ pub fn decide(state: &dyn Disk, verdict: &Verdict) -> Result<(), DiskError> {
 /// # Errors
 /// The disk.
 pub fn close(state: &dyn Disk) -> Result<(), DiskError> {
-    atomic::remove_tree(state, &path_of("/window.done"))?;
-    state.rename_new(&path_of("/window"), &path_of("/window.done"))?;
+    // A close that failed half way is done again: the window may be away already.
+    if state.stat(&path_of("/window"))?.is_some() {
+        atomic::remove_tree(state, &path_of("/window.done"))?;
+        state.rename_new(&path_of("/window"), &path_of("/window.done"))?;
+    }
     state.sync_parent(&path_of("/window"))?;
     atomic::remove_tree(state, &path_of("/window.done"))
 }

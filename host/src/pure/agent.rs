@@ -26,7 +26,7 @@ use super::known_bad::KnownBad;
 use super::orders::{Anchor, Orders, Slot};
 use super::standing::Standing;
 
-pub use events::{Applied, ApplyEnd, Done, Effect, Entry, Event, Job, Purpose};
+pub use events::{Applied, ApplyEnd, Basis, Done, Effect, Entry, Event, Job, Purpose};
 pub use start::{Started, StartedWindow};
 
 /// How often drift is looked for when neither policy nor command line says, in seconds.

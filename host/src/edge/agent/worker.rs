@@ -22,8 +22,8 @@ pub(super) fn work(machine: &mut Machine, job: Job, now: i64) -> Option<Done> {
             Ok(applied) => Done::Repaired(words(applied)),
             Err(e) => Done::Failed(format!("repair: {}", chain(&e))),
         }),
-        Job::Rebuild(kept) => machine
-            .rebuild(&kept.payload, kept.digest)
+        Job::Rebuild(kept, basis) => machine
+            .rebuild(&kept.payload, kept.digest, basis)
             .err()
             .map(|e| Done::Noted(format!("rebuild the ledger: {}", chain(&e)))),
         Job::Arm(deadline) => machine

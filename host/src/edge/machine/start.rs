@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::verdict::Barred;
-use super::{LedgerState, Machine, MachineError, Order, Recovered, Recovery, Setup};
+use super::{Due, LedgerState, Machine, MachineError, Order, Recovered, Recovery, Setup};
 use crate::edge::disk::atomic;
 use crate::edge::ledger::{self, json};
 use crate::edge::window;
@@ -20,7 +20,7 @@ impl Machine {
             setup,
             ledger: LedgerState::Fresh,
             window: None,
-            unfinished: false,
+            due: Due::Nothing,
             look_only: false,
             repairs: BTreeMap::new(),
         };
@@ -59,7 +59,7 @@ impl Machine {
             setup,
             ledger,
             window,
-            unfinished: false,
+            due: Due::Nothing,
             look_only: true,
             repairs: BTreeMap::new(),
         })

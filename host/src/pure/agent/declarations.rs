@@ -6,7 +6,7 @@ use meshplan_schemas::report::{
     DeclarationState, DeclarationStatus, Health, Outcome, ResourceLine, RollbackVerdict,
 };
 
-use super::{Agent, Applied, ApplyEnd, Busy, Effect, Job};
+use super::{Agent, Applied, ApplyEnd, Basis, Busy, Effect, Job};
 use crate::pure::confirm::{Change, Reason};
 use crate::pure::known_bad::{Entry, blamed};
 use crate::pure::orders::{Kept, Slot};
@@ -39,8 +39,14 @@ impl Agent {
         // The intent is on disk before the first act.
         self.effects.push(Effect::SaveStanding);
         if std::mem::take(&mut self.ledger_lost) {
+            let confirmed = self.orders.confirmed.as_ref();
+            let basis = if confirmed.is_some_and(|c| c.digest == newest.digest) {
+                Basis::Confirmed
+            } else {
+                Basis::Untried
+            };
             self.effects
-                .push(Effect::Machine(Job::Rebuild(Box::new(newest.clone()))));
+                .push(Effect::Machine(Job::Rebuild(Box::new(newest.clone()), basis)));
         }
         self.busy = Busy::Applying(Change::Declaration {
             sequence,

@@ -134,11 +134,20 @@ pub enum Effect {
     Report(Cause),
 }
 
+/// What a ledger is made anew from (HR-15).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Basis {
+    /// The confirmed declaration: it was applied here once.
+    Confirmed,
+    /// One that was never confirmed here: only what stands on the machine as it asks is the host's.
+    Untried,
+}
+
 /// What the machine is told to do.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Job {
     /// Make the ledger anew from the last verified declaration (HR-15).
-    Rebuild(Box<Kept<Declaration>>),
+    Rebuild(Box<Kept<Declaration>>, Basis),
     /// Apply a declaration.
     Apply(Box<Kept<Declaration>>),
     /// Write the effective policy of an epoch.

@@ -7,8 +7,9 @@ use meshplan_schemas::fleet_list::{FleetHead, ProvenLeaf};
 use meshplan_schemas::lifecycle::epoch::EpochState;
 use meshplan_schemas::report::Mark;
 
-use super::{Agent, Effect};
+use super::{Agent, Busy, Effect};
 use crate::pure::admit::{self, Admission, Bench, Refused, Source};
+use crate::pure::confirm::Change;
 use crate::pure::epoch_choice;
 use crate::pure::orders::{Anchor, Kept, Slot};
 use crate::pure::standing::Received;
@@ -188,7 +189,17 @@ impl Agent {
 
     /// Drops the epochs that nothing names any more.
     fn forget_epochs(&mut self) {
-        let needed = epoch_choice::needed(&self.given_for_choice());
+        let mut needed = epoch_choice::needed(&self.given_for_choice());
+        // What is being judged is needed to its end, whatever newer one comes meanwhile.
+        let busy = match &self.busy {
+            Busy::Applying(change) | Busy::Closing(change, _) => Some(change),
+            Busy::No | Busy::Starting | Busy::Repairing => None,
+        };
+        let window = self.standing.window.as_ref().map(|w| &w.change);
+        needed.extend(busy.into_iter().chain(window).filter_map(|change| match change {
+            Change::Policy { digest, .. } => Some(*digest),
+            Change::Declaration { .. } => None,
+        }));
         let gone: Vec<Digest> = self
             .orders
             .epochs

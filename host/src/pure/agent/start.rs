@@ -3,7 +3,7 @@
 use meshplan_schemas::digest::Digest;
 use meshplan_schemas::report::{DeclarationState, Mark, ResourceLine};
 
-use super::{Agent, Busy, Effect, Job, Purpose};
+use super::{Agent, Basis, Busy, Effect, Job, Purpose};
 use crate::pure::confirm::{Change, Reason, Window};
 use crate::pure::orders::Slot;
 
@@ -58,9 +58,10 @@ impl Agent {
             self.journal("ledger.lost", None, why.clone());
             // With nothing confirmed to make it from, the next declaration is the one (HR-15).
             match self.orders.confirmed.clone() {
-                Some(confirmed) => self
-                    .effects
-                    .push(Effect::Machine(Job::Rebuild(Box::new(confirmed)))),
+                Some(confirmed) => self.effects.push(Effect::Machine(Job::Rebuild(
+                    Box::new(confirmed),
+                    Basis::Confirmed,
+                ))),
                 None => self.ledger_lost = true,
             }
         }

@@ -122,3 +122,35 @@ fn a_confirmed_change_of_roles_changes_the_effective_policy() {
     assert_eq!(node.epoch_state(), (1, EpochState::Applied));
     assert_ne!(node.agent.standing.policy, before);
 }
+
+// holds: EP-3
+#[test]
+fn a_newer_epoch_that_comes_inside_the_window_does_not_drop_the_one_that_is_judged() {
+    let mut node = Node::new();
+    let judged = policy(7, 40, Targeting::everyone(), vec![]);
+    let digest = sample::kept(&judged).digest;
+    node.on(Event::Order(sample::text(&judged)));
+    let newer = |number| sample::text(&policy(number, 50, Targeting::everyone(), vec![]));
+    node.on(Event::Order(newer(8)));
+    assert!(
+        node.agent.orders.epochs.contains_key(&digest),
+        "dropped while it is applied"
+    );
+    node.work();
+    assert_eq!(node.epoch_state(), (7, EpochState::AwaitingConfirm));
+    node.on(Event::Order(newer(9)));
+    assert!(
+        node.agent.orders.epochs.contains_key(&digest),
+        "dropped in its window"
+    );
+    node.on(Event::LinkDown);
+    node.on(Event::LinkUp);
+    node.on(Event::Order(newer(10)));
+    node.ends = vec![applied(ApplyEnd::WindowOpen)];
+    node.on(Event::Done(Box::new(Done::Confirmed)));
+    assert!(
+        node.agent.standing.policy.is_some(),
+        "what was confirmed cannot be told any more"
+    );
+    assert_eq!(node.epoch_state(), (10, EpochState::Staged));
+}

@@ -124,7 +124,7 @@ fn a_lost_ledger_is_made_anew_before_the_next_apply() {
     })));
     node.on(Event::Order(sample::text(&sample::declaration(1, &[]))));
     assert!(
-        matches!(node.jobs[..], [Job::Rebuild(_), Job::Apply(_)]),
+        matches!(node.jobs[..], [Job::Rebuild(_, Basis::Untried), Job::Apply(_)]),
         "{:?}",
         node.jobs
     );

@@ -41,7 +41,7 @@ impl News {
     }
 }
 
-/// Says that the remote is worth a look now: we ourselves have pushed to its branch. Never data.
+/// Says that the remote is worth a look now: we ourselves have pushed to its branch, or somebody asks again. Never data.
 #[derive(Debug, Clone, Default)]
 pub struct LookNow(Arc<AtomicBool>);
 
@@ -51,7 +51,8 @@ impl LookNow {
         self.0.store(true, Ordering::Release);
     }
 
-    fn take(&self) -> bool {
+    /// Whether it was said since the last time.
+    pub(super) fn take(&self) -> bool {
         self.0.swap(false, Ordering::AcqRel)
     }
 }

@@ -36,6 +36,21 @@ fn a_change_reaches_the_canary_first_and_the_rest_after_its_looks() {
     assert_eq!(machine.1, "web on n1: passed, healthy 3 times over 10s");
 }
 
+// What lets a pass of a fleet at rest read no node of it.
+#[test]
+fn without_an_open_delivery_a_question_or_a_commit_nothing_is_decided_whatever_is_heard() {
+    let mut world = World::at_rest(3);
+    set(&mut world, 1, Behaviour::Fails);
+    world.switch_off(2);
+    for _ in 0..5 {
+        world.report_all();
+        world.run(100);
+        let act = world.decide(&[]);
+        assert!(act.is_empty(), "{act:?}");
+        assert!(act.looks.is_empty() && act.next_at.is_none(), "{act:?}");
+    }
+}
+
 // holds: DL-7, DL-14
 #[test]
 fn a_change_that_fails_on_the_canary_is_taken_back_and_the_rest_never_saw_it() {

@@ -126,7 +126,7 @@ fn an_old_order_a_changed_one_and_one_of_another_fleet_are_refused_on_the_node_w
 {
     let mut world = World::with_three_hosts("judge")?;
     let kept = world.folder().join("old.json");
-    fs::copy(newest_declaration(&world.root_of("ace"))?, &kept)?;
+    fs::write(&kept, newest_declaration(&world.root_of("ace"))?)?;
     let verify = |world: &World, file: &Path| world.host("ace", &["verify", &file.to_string_lossy()]);
     verify(&world, &kept)?
         .ok()
@@ -139,19 +139,20 @@ fn an_old_order_a_changed_one_and_one_of_another_fleet_are_refused_on_the_node_w
     changed["payload"] = BASE64.encode(&payload).into();
     let flipped = world.folder().join("flipped.json");
     fs::write(&flipped, changed.to_string())?;
-    let said = verify(&world, &flipped)?.refused_with(1)?;
+    let said = verify(&world, &flipped)?.refused_with(4)?;
     ensure!(said.contains("does not verify"), "{said}");
 
     let commit = world.merge(PAGE.source, SECOND)?;
     world.wait_for(&commit, "delivered")?;
-    let said = verify(&world, &kept)?.refused_with(1)?;
+    let said = verify(&world, &kept)?.refused_with(4)?;
     ensure!(said.contains("older than"), "{said}");
 
     let mut other = World::with_three_hosts("stranger")?;
     let commit = other.merge(PAGE.source, SECOND)?;
     other.wait_for(&commit, "delivered")?;
-    let foreign = newest_declaration(&other.root_of("ace"))?;
-    let said = verify(&world, &foreign)?.refused_with(1)?;
+    let foreign = world.folder().join("foreign.json");
+    fs::write(&foreign, newest_declaration(&other.root_of("ace"))?)?;
+    let said = verify(&world, &foreign)?.refused_with(4)?;
     ensure!(
         said.contains("no author of this fleet") || said.contains("does not verify"),
         "{said}"
@@ -219,11 +220,19 @@ fn a_full_disk_fails_the_apply_before_a_target_is_touched_and_is_reported() -> R
     Ok(())
 }
 
-/// The newest file below a host's root that is a signed declaration, whatever the host calls it.
-fn newest_declaration(root: &Path) -> Result<PathBuf> {
+/// The newest signed declaration below a host's root, whatever the host calls its files.
+fn newest_declaration(root: &Path) -> Result<String> {
     let mut found = Vec::new();
     for path in named(root, "")? {
-        let Ok(envelope) = serde_json::from_slice::<Value>(&fs::read(&path)?) else {
+        // The host keeps a sum beside the envelope: what is looked for is the JSON in the file.
+        let text = String::from_utf8_lossy(&fs::read(&path)?).into_owned();
+        let Some(json) = text.find('{').and_then(|start| text.get(start..)) else {
+            continue;
+        };
+        let Some(Ok(envelope)) = serde_json::Deserializer::from_str(json)
+            .into_iter::<Value>()
+            .next()
+        else {
             continue;
         };
         if envelope["payloadType"]
@@ -232,7 +241,7 @@ fn newest_declaration(root: &Path) -> Result<PathBuf> {
         {
             let payload = BASE64.decode(envelope["payload"].as_str().unwrap_or_default().as_bytes())?;
             let payload: Value = serde_json::from_slice(&payload)?;
-            found.push((payload["sequence"].as_u64(), path));
+            found.push((payload["sequence"].as_u64(), envelope.to_string()));
         }
     }
     let newest = found

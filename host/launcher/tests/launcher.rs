@@ -63,7 +63,6 @@ fn signal(child: &Child, signal: &str) {
     assert!(sent.success());
 }
 
-// holds: SU-1
 #[test]
 fn it_hands_on_the_arguments_and_ends_with_the_hosts_answer() {
     for code in [0, 1, 2, 4] {
@@ -77,7 +76,6 @@ fn it_hands_on_the_arguments_and_ends_with_the_hosts_answer() {
     }
 }
 
-// holds: SU-1
 #[test]
 fn a_host_that_falls_is_started_again_after_a_pause_that_grows() {
     let fall = "case $(wc -l < $HERE/starts) in 1) kill -9 $$;; 2) exit 101;; *) exit 0;; esac";
@@ -90,7 +88,6 @@ fn a_host_that_falls_is_started_again_after_a_pause_that_grows() {
     assert!(began.elapsed() >= Duration::from_secs(3));
 }
 
-// holds: SU-1
 #[test]
 fn term_and_int_are_handed_on_and_the_host_ends_in_its_own_time() {
     for (name, trap) in [("-TERM", "TERM"), ("-INT", "INT")] {
@@ -110,7 +107,6 @@ fn term_and_int_are_handed_on_and_the_host_ends_in_its_own_time() {
     }
 }
 
-// holds: SU-1
 #[test]
 fn a_stop_in_the_pause_ends_it_without_another_start() {
     let folder = host("pause", "exit 5");

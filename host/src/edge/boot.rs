@@ -74,7 +74,6 @@ mod tests {
         assert_eq!(load(""), None);
     }
 
-    // holds: HR-10
     #[test]
     fn systemd_is_found_where_it_has_booted_and_not_where_it_is_only_installed() {
         let root = tempfile::tempdir().unwrap();

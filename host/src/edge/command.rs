@@ -177,7 +177,6 @@ mod tests {
     }
     const LONG: Duration = Duration::from_secs(20);
 
-    // holds: HK-2
     #[tokio::test]
     async fn the_exit_code_and_both_outputs_are_kept() {
         let ended = shell("echo out; echo err >&2; exit 3", LONG).await;

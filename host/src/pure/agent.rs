@@ -5,29 +5,28 @@
 //! begun. Invariant: one thing at a time touches the machine, and nothing starts while a window is open.
 
 mod declarations;
+mod events;
 mod intake;
 mod policy;
 mod start;
 #[cfg(test)]
 mod stories;
+mod window;
 
 use std::collections::BTreeSet;
 
 use meshplan_schemas::digest::Digest;
-use meshplan_schemas::fleet_list::ProvenLeaf;
-use meshplan_schemas::ident::{FleetName, NodeId, ResourceName};
-use meshplan_schemas::report::{Cause, Health, Marks, ProbeLine, ResourceLine};
-use meshplan_schemas::resource::{Kind, Probe};
+use meshplan_schemas::ident::{FleetName, NodeId};
+use meshplan_schemas::report::{Cause, Marks};
 use meshplan_schemas::wire::FromHost;
 use semver::Version;
-use serde::{Deserialize, Serialize};
 
-use super::confirm::{self, Change, Probed, Window};
+use super::confirm::{self, Change};
 use super::known_bad::KnownBad;
-use super::orders::{Anchor, Kept, Orders, Slot};
+use super::orders::{Anchor, Orders, Slot};
 use super::standing::Standing;
-use meshplan_schemas::declaration::Declaration;
 
+pub use events::{Applied, ApplyEnd, Done, Effect, Entry, Event, Job, Purpose};
 pub use start::{Started, StartedWindow};
 
 /// How often drift is looked for when neither policy nor command line says, in seconds.
@@ -58,168 +57,6 @@ pub struct Given {
     pub instance: String,
     /// The kernel's boot id.
     pub boot_id: String,
-}
-
-/// What happens.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Event {
-    /// The machine was opened.
-    Started(Box<Started>),
-    /// A session stands.
-    LinkUp,
-    /// No session.
-    LinkDown,
-    /// A signed order, from a session with a reconciler.
-    Order(String),
-    /// The own record.
-    Record(Box<ProvenLeaf>),
-    /// Everything that was missing was sent.
-    Current,
-    /// A look.
-    Look(u64),
-    /// The reconciler restarts by plan.
-    Restarting {
-        /// As announced.
-        secs: u32,
-    },
-    /// How often a report is expected.
-    Heartbeat {
-        /// Seconds.
-        secs: u32,
-    },
-    /// The machine is done with a job.
-    Done(Box<Done>),
-    /// Probes answered.
-    Probed {
-        /// For what they were asked.
-        purpose: Purpose,
-        /// Their answers.
-        lines: Vec<ProbeLine>,
-    },
-    /// Time went by.
-    Tick,
-}
-
-/// What the machine says when a job is done.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Done {
-    /// A declaration or a policy was applied.
-    Applied(Applied),
-    /// A window was closed by a confirm.
-    Confirmed,
-    /// A window was closed by going back.
-    Reverted(Vec<ResourceLine>),
-    /// Drift was looked for.
-    Repaired(Applied),
-    /// The job could not be done; in words.
-    Failed(String),
-    /// A job that nothing waits for could not be done; in words.
-    Noted(String),
-}
-
-/// What came of an apply.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Applied {
-    /// How it ended.
-    pub end: ApplyEnd,
-    /// A line per resource that is not `unchanged`.
-    pub lines: Vec<ResourceLine>,
-    /// What is held.
-    pub held: Vec<ResourceLine>,
-    /// A resource failed.
-    pub failed: bool,
-}
-
-/// How an apply ended.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum ApplyEnd {
-    /// Nothing had to change, and it is confirmed.
-    Converged,
-    /// Nothing may change (`mode = "observe"`).
-    Observed,
-    /// Done; the window waits for its confirm.
-    WindowOpen,
-    /// A resource failed and everything is back.
-    Reverted(String),
-    /// Refused before anything was touched.
-    NotBegun(String),
-}
-
-/// For what probes are asked.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Purpose {
-    /// For the window with this serial number; an answer for a former one says nothing.
-    Window(u64),
-    /// For the report of this look.
-    Look(u64),
-    /// For the first report of this start.
-    Start,
-}
-
-/// What follows. To be carried out in order.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Effect {
-    /// Write the highest numbers, synced, before anything that follows.
-    SaveMarks(Box<(Marks, Option<Anchor>)>),
-    /// Keep a text in its place.
-    Keep(Slot, String),
-    /// Nothing is in this place any more.
-    Drop(Slot),
-    /// Write how the node stands.
-    SaveStanding,
-    /// Write what failed here.
-    SaveKnownBad,
-    /// Write a line of the journal.
-    Journal(Entry),
-    /// Say this in the session.
-    Say(Box<FromHost>),
-    /// Have a fresh session made.
-    Renew,
-    /// Have the machine do this, after what it was told before.
-    Machine(Job),
-    /// Ask these probes.
-    AskProbes(Purpose, Vec<(ResourceName, Probe)>),
-    /// Make a report.
-    Report(Cause),
-}
-
-/// What the machine is told to do.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Job {
-    /// Make the ledger anew from the last verified declaration (HR-15).
-    Rebuild(Box<Kept<Declaration>>),
-    /// Apply a declaration.
-    Apply(Box<Kept<Declaration>>),
-    /// Write the effective policy of an epoch.
-    ApplyPolicy {
-        /// The epoch's number.
-        epoch: u64,
-        /// The effective policy.
-        text: String,
-        /// How long it may take, in seconds.
-        apply_secs: u32,
-    },
-    /// Set the deadline of the open window.
-    Arm(i64),
-    /// What was done stays.
-    Confirm,
-    /// Everything goes back.
-    Revert(String),
-    /// Put drift right.
-    Repair(Box<Kept<Declaration>>),
-}
-
-/// A line of the journal (RO-7).
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Entry {
-    /// `epoch.received`, `declaration.reverted`, ...
-    pub event: String,
-    /// Its number, where it has one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub number: Option<u64>,
-    /// In words.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub words: String,
 }
 
 /// What touches the machine now.
@@ -499,112 +336,5 @@ impl Agent {
             Change::Declaration { .. } => self.declaration_closed(reason, now),
             Change::Policy { epoch, digest } => self.policy_closed(epoch, digest, reason, now),
         }
-    }
-
-    /// Opens the window of a change that is done.
-    fn open_window(&mut self, change: Change, confirm_secs: u32, now: i64) {
-        let (window, effects) = Window::open(change, confirm_secs, now);
-        self.serial += 1;
-        self.standing.window = Some(window);
-        self.window_effects(effects, now);
-    }
-
-    fn window_event(&mut self, event: confirm::Event, now: i64) {
-        if self.busy != Busy::No {
-            return;
-        }
-        let Some(window) = &mut self.standing.window else {
-            return;
-        };
-        let effects = window.on(event, now);
-        self.window_effects(effects, now);
-    }
-
-    fn window_effects(&mut self, effects: Vec<confirm::Effect>, now: i64) {
-        let Some(window) = self.standing.window.clone() else {
-            return;
-        };
-        for effect in effects {
-            match effect {
-                confirm::Effect::Renew => self.effects.push(Effect::Renew),
-                confirm::Effect::AskProbes => self.ask_window_probes(now),
-                confirm::Effect::Deadline(at) => {
-                    self.effects.push(Effect::SaveStanding);
-                    // On the machine it is set once; a clock that was stopped is remembered by the standing alone.
-                    if !window.stopped_once {
-                        self.effects.push(Effect::Machine(Job::Arm(at)));
-                    }
-                }
-                confirm::Effect::Confirm => {
-                    self.busy = Busy::Closing(window.change, None);
-                    self.effects.push(Effect::Machine(Job::Confirm));
-                }
-                confirm::Effect::Revert(reason) => {
-                    self.effects
-                        .push(Effect::Machine(Job::Revert(reason.to_string())));
-                    self.busy = Busy::Closing(window.change, Some(reason));
-                }
-            }
-        }
-    }
-
-    fn ask_window_probes(&mut self, now: i64) {
-        let probes = self.probes();
-        if probes.is_empty() {
-            self.window_event(confirm::Event::Probes(Probed::Passed), now);
-        } else if self.asking != Some(self.serial) {
-            self.asking = Some(self.serial);
-            self.effects
-                .push(Effect::AskProbes(Purpose::Window(self.serial), probes));
-        }
-    }
-
-    fn probed(&mut self, purpose: Purpose, lines: Vec<ProbeLine>, now: i64) {
-        self.standing.probes.clone_from(&lines);
-        match purpose {
-            Purpose::Window(serial) => {
-                if serial == self.serial {
-                    self.asking = None;
-                    self.window_event(confirm::Event::Probes(together(&lines)), now);
-                }
-            }
-            Purpose::Look(id) => self.report(Cause::Look(id), now),
-            Purpose::Start => {
-                self.effects.push(Effect::SaveStanding);
-                self.report(Cause::Start, now);
-            }
-        }
-    }
-
-    /// The probes of what stands on the machine now: of the declaration that is tried, else of the confirmed one.
-    fn probes(&self) -> Vec<(ResourceName, Probe)> {
-        let Some(kept) = self.orders.trying.as_ref().or(self.orders.confirmed.as_ref()) else {
-            return Vec::new();
-        };
-        kept.payload
-            .resources
-            .iter()
-            .filter_map(|resource| match resource.read() {
-                Ok(Kind::Probe(probe)) => Some((resource.name.clone(), probe)),
-                _ => None,
-            })
-            .collect()
-    }
-}
-
-/// What probes say together: a no is graver than "cannot tell", which is graver than yes.
-fn together(lines: &[ProbeLine]) -> Probed {
-    let words = |health: Health| {
-        let said: Vec<String> = lines
-            .iter()
-            .filter(|l| l.health == health)
-            .map(|l| format!("{}: {}", l.name, l.reason))
-            .collect();
-        (!said.is_empty()).then(|| said.join("; "))
-    };
-    match (words(Health::Unhealthy), words(Health::Unknown)) {
-        (Some(no), _) => Probed::Failed(no),
-        (None, Some(unknown)) => Probed::CannotTell(unknown),
-        (None, None) => Probed::Passed,
     }
 }

@@ -329,7 +329,6 @@ mod tests {
         assert_eq!(world.choose(), Choice::Nothing);
     }
 
-    // holds: UC-1
     #[test]
     fn a_node_that_is_left_behind_stages_nothing() {
         let mut world = World::new();

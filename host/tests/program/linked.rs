@@ -269,3 +269,23 @@ fn drift_is_put_right_by_the_running_host_and_reported() {
     assert_eq!(fleet.world.file("etc/web.conf").as_deref(), Some("hello\n"));
     assert_eq!(host.stop(), Some(0));
 }
+
+// holds: EP-2
+#[test]
+fn words_without_end_do_not_put_the_deadline_off() {
+    let fleet = Fleet::new();
+    let host = fleet.run();
+    let mut bad = declaration(1, "hello\n", Some("goodbye"));
+    bad.confirm_secs = 2;
+    fleet.reconciler.order(text(&bad));
+    poll("the way back", || {
+        fleet.reconciler.say(ToHost::Look { id: 1 });
+        fleet.reports().iter().any(|r| {
+            r.declaration
+                .as_ref()
+                .is_some_and(|d| d.state == DeclarationState::Reverted)
+        })
+    });
+    assert_eq!(fleet.world.file("etc/web.conf"), None);
+    assert_eq!(host.stop(), Some(0));
+}

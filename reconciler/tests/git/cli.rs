@@ -1,3 +1,5 @@
+//! The commands that show and prove the record, over a real clone.
+
 use clap::Parser;
 use meshplan_reconciler::cli::exit::Exit;
 use meshplan_reconciler::cli::notes::{Args, run};
@@ -19,7 +21,7 @@ fn notes(world: &World, args: &[&str]) -> (Exit, String) {
     let json = args.contains(&"--json");
     let cli = Cli::try_parse_from(line.filter(|a| **a != "--json")).unwrap();
     let mut out = Vec::new();
-    let exit = run(&cli.args, json, &mut out).unwrap();
+    let exit = run(&cli.args, None, json, &mut out).unwrap();
     (exit, String::from_utf8(out).unwrap())
 }
 

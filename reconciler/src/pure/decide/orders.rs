@@ -1,14 +1,12 @@
-//! The orders: of the list, of a stage, of a release, of a roll-back, and the sum that a declaration is (DL-3).
+//! The orders: of the list, of a stage, of the rest, of a roll-back (DL-3).
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 
-use meshplan_schemas::declaration::{Declaration, ModuleContent, ModuleEntry};
 use meshplan_schemas::digest::Digest;
-use meshplan_schemas::epoch::{Epoch, InForce, Phase, Targeting};
+use meshplan_schemas::epoch::{Phase, Targeting};
 use meshplan_schemas::fleet_list::{FleetHead, Leaf, ListSettings};
-use meshplan_schemas::ident::{ModuleName, NodeId};
-use meshplan_schemas::limits::{IN_FORCE, SCHEMA};
+use meshplan_schemas::ident::NodeId;
+use meshplan_schemas::limits::SCHEMA;
 use meshplan_schemas::merkle;
 
 use super::draft::Draft;
@@ -18,7 +16,12 @@ use crate::pure::compose::Composed;
 use crate::pure::delivery::{Delivery, Leg, Reached};
 use crate::pure::diff::{PolicyOnNode, policy_on_nodes};
 use crate::pure::scope::Scope;
-use crate::pure::snapshot::{ContentRef, StandingEpoch};
+use crate::pure::snapshot::ContentRef;
+use declarations::{Urgency, declare, policy_on};
+use epochs::{abort, release};
+
+mod declarations;
+mod epochs;
 
 /// Signs the list forward when it is a leg: the list goes first and only forward (DL-3). Its revision.
 pub(super) fn list(
@@ -148,131 +151,6 @@ pub(super) fn changed_policy(delivery: &Delivery) -> Option<&Leg> {
         .find(|leg| leg.scope == Scope::Policy && leg.before != Some(leg.digest))
 }
 
-fn release(
-    draft: &mut Draft<'_>,
-    delivery: &mut Delivery,
-    tree: &Composed,
-    targeting: Targeting,
-    phase: Phase,
-) -> Result<u64, DecideError> {
-    let text = tree.policy.clone();
-    draft.keep(tree.policy_digest, &text)?;
-    // On a release nothing older stands; on a canary what stood before, and the canary epochs of this walk.
-    let in_force = if phase == Phase::Release {
-        Vec::new()
-    } else {
-        standing_before(draft, delivery)
-    };
-    let watch = (phase == Phase::Release).then(|| draft.now().as_second() + i64::from(watch_secs(tree)));
-    let epoch = Epoch {
-        schema: SCHEMA,
-        fleet: draft.known.settings.fleet.clone(),
-        era: draft.known.settings.era,
-        issued_at: draft.now().as_second(),
-        must_understand: Vec::new(),
-        epoch: draft.next_epoch(),
-        author: draft.known.settings.author.clone(),
-        targeting,
-        min_daemon_version: None,
-        confirm_secs: tree.fleet.config_mgmt.confirm_secs,
-        policy: text,
-        in_force: in_force.iter().map(in_force_entry).collect(),
-        watch_until: watch,
-        rollout_id: delivery.name.to_string(),
-        phase,
-        urgent: false,
-        again: if delivery.again {
-            vec![tree.policy_digest]
-        } else {
-            Vec::new()
-        },
-        manifest: None,
-        commit: delivery.commit.clone(),
-    };
-    sign_epoch(draft, delivery, epoch, tree.policy_digest, in_force)
-}
-
-fn watch_secs(tree: &Composed) -> u32 {
-    match tree.fleet.config_mgmt.release_watch_secs {
-        0 => tree
-            .fleet
-            .config_mgmt
-            .confirm_secs
-            .saturating_mul(3)
-            .saturating_add(120),
-        secs => secs,
-    }
-}
-
-fn in_force_entry(epoch: &StandingEpoch) -> InForce {
-    InForce {
-        epoch: epoch.epoch,
-        digest: epoch.digest,
-        targeting: epoch.targeting.clone(),
-    }
-}
-
-fn sign_epoch(
-    draft: &mut Draft<'_>,
-    delivery: &mut Delivery,
-    epoch: Epoch,
-    policy: Digest,
-    below: Vec<StandingEpoch>,
-) -> Result<u64, DecideError> {
-    let number = epoch.epoch;
-    let standing = StandingEpoch {
-        epoch: number,
-        digest: Digest::of_value(&epoch)?,
-        targeting: epoch.targeting.clone(),
-        policy,
-    };
-    draft.epochs = std::iter::once(standing).chain(below).collect();
-    if let Some(walk) = delivery.walk.as_mut() {
-        walk.released = epoch.phase == Phase::Release;
-        walk.epoch = number;
-        if walk.first_epoch == 0 {
-            walk.first_epoch = number;
-        }
-    }
-    draft.act.orders.push(Order::Epoch { epoch });
-    Ok(number)
-}
-
-/// What stood before this walk, newest first, without entries that no node would ever take, at most [`IN_FORCE`].
-fn standing_before(draft: &Draft<'_>, delivery: &Delivery) -> Vec<StandingEpoch> {
-    let first = delivery.walk.as_ref().map_or(0, |w| w.first_epoch);
-    let mut out: Vec<StandingEpoch> = Vec::new();
-    for epoch in draft.epochs.iter().filter(|e| first == 0 || e.epoch < first) {
-        let shadowed = out.iter().any(|newer| newer.targeting == epoch.targeting);
-        if !shadowed {
-            out.push(epoch.clone());
-        }
-        // Whom everyone is addressed by, nothing below reaches.
-        if epoch.targeting == Targeting::everyone() {
-            break;
-        }
-    }
-    bound(&mut out);
-    out
-}
-
-/// Keeps the list within what an epoch may name. An entry whose policy is that of the one for everyone says
-/// nothing new and goes first; the one for everyone stays.
-fn bound(standing: &mut Vec<StandingEpoch>) {
-    let Some(base) = standing.last().map(|e| e.policy) else {
-        return;
-    };
-    while standing.len() > IN_FORCE {
-        let last = standing.len() - 1;
-        let at = standing
-            .iter()
-            .take(last)
-            .rposition(|e| e.policy == base)
-            .unwrap_or(last - 1);
-        standing.remove(at);
-    }
-}
-
 /// Assigns the content after, and gives the machines whose declaration that changes.
 fn assign_after(
     draft: &mut Draft<'_>,
@@ -315,158 +193,6 @@ fn assign_after(
 
 fn same_facts(a: &PolicyOnNode, b: &PolicyOnNode) -> bool {
     a.roles == b.roles && a.adopted == b.adopted && a.take == b.take
-}
-
-/// What is assigned of the policy scope on a node.
-fn policy_on(draft: &Draft<'_>, node: NodeId) -> Option<PolicyOnNode> {
-    let digest = draft
-        .assignments
-        .get(&(node, Scope::Policy))?
-        .assigned
-        .as_ref()?
-        .digest;
-    if let Some(bytes) = draft.act.contents.get(&digest) {
-        return serde_json::from_slice(bytes).ok();
-    }
-    draft.known.contents.policies.get(&digest).map(|p| (**p).clone())
-}
-
-fn module_content(draft: &Draft<'_>, digest: Digest) -> Result<Arc<ModuleContent>, DecideError> {
-    if let Some(bytes) = draft.act.contents.get(&digest) {
-        return Ok(Arc::new(serde_json::from_slice(bytes)?));
-    }
-    draft
-        .known
-        .contents
-        .modules
-        .get(&digest)
-        .cloned()
-        .ok_or(DecideError::NoContent(digest))
-}
-
-/// Whether windows hold an order back.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Urgency {
-    /// They do.
-    Ordinary,
-    /// They do not: a roll-back.
-    Urgent,
-}
-
-/// Signs one declaration for each of these nodes, under one number: the sum of what is assigned. 0 for nobody.
-fn declare(
-    draft: &mut Draft<'_>,
-    delivery: &mut Delivery,
-    nodes: &BTreeSet<NodeId>,
-    urgency: Urgency,
-) -> Result<u64, DecideError> {
-    if nodes.is_empty() {
-        return Ok(0);
-    }
-    let sequence = draft.next_sequence();
-    for id in nodes {
-        let declaration = declaration(draft, delivery, *id, sequence, urgency)?;
-        draft.act.orders.push(Order::Declaration { declaration });
-    }
-    if let Some(walk) = delivery.walk.as_mut() {
-        walk.sequence = sequence;
-    }
-    Ok(sequence)
-}
-
-fn declaration(
-    draft: &Draft<'_>,
-    delivery: &Delivery,
-    node: NodeId,
-    sequence: u64,
-    urgency: Urgency,
-) -> Result<Declaration, DecideError> {
-    let facts = policy_on(draft, node);
-    let mut modules = Vec::new();
-    let mut resources = Vec::new();
-    let from = (node, Scope::List);
-    for ((_, scope), assignment) in draft
-        .assignments
-        .range(from..)
-        .take_while(|((id, _), _)| *id == node)
-    {
-        let (Scope::Module(name), Some(content)) = (scope, assignment.assigned.as_ref()) else {
-            continue;
-        };
-        let body = module_content(draft, content.digest)?;
-        modules.push(entry(draft, name, content, &body));
-        resources.extend(body.resources.iter().cloned());
-    }
-    let timing = timing(draft, delivery);
-    let again = if delivery.again {
-        delivery
-            .legs
-            .iter()
-            .filter_map(|l| l.nodes.get(&node))
-            .filter_map(|c| c.after)
-            .collect()
-    } else {
-        Vec::new()
-    };
-    Ok(Declaration {
-        schema: SCHEMA,
-        fleet: draft.known.settings.fleet.clone(),
-        era: draft.known.settings.era,
-        issued_at: draft.now().as_second(),
-        must_understand: Vec::new(),
-        node,
-        sequence,
-        modules,
-        roles: facts.as_ref().map(|f| f.roles.clone()).unwrap_or_default(),
-        adopted: facts.as_ref().is_some_and(|f| f.adopted),
-        take: facts.map(|f| f.take).unwrap_or_default(),
-        resources,
-        left_out: Vec::new(),
-        artifacts: Vec::new(),
-        sealed: None,
-        apply_secs: timing.apply_secs,
-        confirm_secs: timing.confirm_secs,
-        on_failure: meshplan_schemas::declaration::OnFailure::Revert,
-        mode: meshplan_schemas::declaration::Mode::Apply,
-        min_host_version: None,
-        urgent: urgency == Urgency::Urgent,
-        again,
-        membership: None,
-        neighbours: Vec::new(),
-        manifest: None,
-    })
-}
-
-fn entry(draft: &Draft<'_>, name: &ModuleName, content: &ContentRef, body: &ModuleContent) -> ModuleEntry {
-    ModuleEntry {
-        module: name.clone(),
-        digest: content.digest,
-        commit: content.commit.clone(),
-        delivery: meshplan_schemas::ident::DeliveryName::new(&draft.known.settings.repo, &content.commit)
-            .to_string(),
-        mode: body.mode,
-        after: body.after.clone(),
-        on_policy_change: body.on_policy_change.clone(),
-    }
-}
-
-struct Timing {
-    apply_secs: u32,
-    confirm_secs: u32,
-}
-
-fn timing(draft: &Draft<'_>, delivery: &Delivery) -> Timing {
-    // A delivery in hand has a tree; the page's defaults stand in for one whose tree is gone (FR-16).
-    draft.tree(&delivery.commit).map_or(
-        Timing {
-            apply_secs: 1800,
-            confirm_secs: 60,
-        },
-        |tree| Timing {
-            apply_secs: tree.fleet.config_mgmt.apply_secs,
-            confirm_secs: tree.fleet.config_mgmt.confirm_secs,
-        },
-    )
 }
 
 fn note_reached(
@@ -574,62 +300,4 @@ pub(super) fn back(draft: &mut Draft<'_>, delivery: &mut Delivery) -> Result<(),
         entry.returned = entry.return_sequence == 0 && entry.return_epoch == 0;
     }
     Ok(())
-}
-
-/// Signs the former policy forward, to all whom this walk's epochs addressed (RO-1). Its number, 0 without epochs.
-fn abort(draft: &mut Draft<'_>, delivery: &mut Delivery) -> Result<u64, DecideError> {
-    let Some(walk) = delivery.walk.as_ref().filter(|w| w.epoch != 0) else {
-        return Ok(0);
-    };
-    let Some(before) = changed_policy(delivery).map(|leg| leg.before) else {
-        return Ok(0);
-    };
-    let policy = match before {
-        None => String::new(),
-        Some(digest) => draft
-            .known
-            .contents
-            .texts
-            .get(&digest)
-            .map(|text| text.to_string())
-            .ok_or(DecideError::NoContent(digest))?,
-    };
-    let targeting = draft
-        .epochs
-        .iter()
-        .find(|e| e.epoch == walk.epoch)
-        .map_or_else(Targeting::everyone, |e| e.targeting.clone());
-    let below = if targeting == Targeting::everyone() {
-        Vec::new()
-    } else {
-        standing_before(draft, delivery)
-    };
-    let epoch = Epoch {
-        schema: SCHEMA,
-        fleet: draft.known.settings.fleet.clone(),
-        era: draft.known.settings.era,
-        issued_at: draft.now().as_second(),
-        must_understand: Vec::new(),
-        epoch: draft.next_epoch(),
-        author: draft.known.settings.author.clone(),
-        targeting,
-        min_daemon_version: None,
-        confirm_secs: timing(draft, delivery).confirm_secs,
-        in_force: below.iter().map(in_force_entry).collect(),
-        watch_until: None,
-        rollout_id: delivery.name.to_string(),
-        phase: Phase::Abort,
-        urgent: true,
-        again: Vec::new(),
-        manifest: None,
-        commit: delivery.commit.clone(),
-        policy,
-    };
-    sign_epoch(
-        draft,
-        delivery,
-        epoch,
-        before.unwrap_or_else(|| Digest::of(b"")),
-        below,
-    )
 }

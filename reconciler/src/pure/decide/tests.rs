@@ -1,4 +1,5 @@
 //! The engine in a small world: a snapshot that acts are applied to, and hosts that answer as a test says.
 
+mod host;
 mod stories;
 mod world;

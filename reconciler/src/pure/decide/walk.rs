@@ -1,23 +1,30 @@
 //! The walk: stages in order, machines looked at, trouble answered, the former content taken back (DL-5 to DL-7).
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
-use meshplan_schemas::document::plan::Amount;
 use meshplan_schemas::ident::{CommitId, NodeId};
 use meshplan_schemas::lifecycle::delivery::{Code, State};
-use sha2::{Digest as _, Sha256};
 
 use super::draft::Draft;
 use super::look::{self, Seen};
 use super::{DecideError, after_secs, orders};
 use crate::pure::compose::Composed;
 use crate::pure::delivery::{
-    AbortCause, Delivery, MachineRun, OnTrouble, StageRun, Step, Verdict, VerdictWord, Walk,
+    AbortCause, Delivery, MachineRun, OnTrouble, StageRun, Step, Verdict, VerdictWord,
 };
 use crate::pure::scope::Scope;
 use crate::pure::snapshot::{ContentRef, KnownBad};
+use back::come_back;
+pub(super) use back::roll_back;
+use selection::{candidates, resolve, select};
+pub(super) use story::story;
+pub use story::{in_words, summary, word};
+
+mod back;
+mod selection;
+mod story;
 
 const RECONCILER: &str = "reconciler";
 
@@ -146,82 +153,6 @@ fn open(draft: &mut Draft<'_>, delivery: &mut Delivery, tree: &Arc<Composed>) ->
         deadline: after_secs(now, stage.within_secs),
     };
     Ok(true)
-}
-
-/// The machines that a stage may select: changed, heard from once, in no stage before, awaited at all.
-fn candidates(draft: &Draft<'_>, delivery: &Delivery, walk: &Walk) -> BTreeSet<NodeId> {
-    let before = ordered(delivery);
-    let heard = |id: &NodeId| {
-        draft
-            .known
-            .snapshot
-            .nodes
-            .get(id)
-            .is_some_and(|n| n.heard_at.is_some())
-    };
-    changed(delivery)
-        .into_iter()
-        .filter(|id| heard(id) && !before.contains(id) && !walk.excused.contains(id))
-        .collect()
-}
-
-/// The machines of a stage, and what is worth saying about the choice (DL-6).
-fn select(
-    delivery: &Delivery,
-    tree: &Composed,
-    stage: &StageRun,
-    candidates: &BTreeSet<NodeId>,
-) -> (BTreeSet<NodeId>, Option<String>) {
-    let wanted = &stage.select;
-    if wanted.rest {
-        return (first_by_hash(delivery, candidates, stage.batch), None);
-    }
-    let named = !wanted.nodes.is_empty() || !wanted.roles.is_empty();
-    let fits = |id: &&NodeId| {
-        tree.nodes.get(id).is_some_and(|node| {
-            (wanted.nodes.is_empty() || wanted.nodes.contains(&node.name))
-                && (wanted.roles.is_empty() || wanted.roles.iter().any(|r| node.roles.contains(r)))
-        })
-    };
-    let fitting: BTreeSet<NodeId> = candidates.iter().filter(fits).copied().collect();
-    if !fitting.is_empty() || !named {
-        return (first_by_hash(delivery, &fitting, wanted.count), None);
-    }
-    // No named canary is among the machines that this changes: one that is takes its place (DL-6).
-    let instead = first_by_hash(delivery, candidates, Some(Amount::Number(1)));
-    let line = instead.first().and_then(|id| tree.nodes.get(id)).map(|node| {
-        format!(
-            "no machine that the stage {} names is changed by this; {} goes first instead",
-            stage.name, node.name
-        )
-    });
-    (instead, line)
-}
-
-/// So many of them in the order of their hash with the commit, at least one; all where no amount is given.
-fn first_by_hash(delivery: &Delivery, from: &BTreeSet<NodeId>, amount: Option<Amount>) -> BTreeSet<NodeId> {
-    let Some(amount) = amount else { return from.clone() };
-    let many = resolve(amount, from.len()).max(1);
-    let mut hashed: Vec<([u8; 32], NodeId)> = from
-        .iter()
-        .map(|id| {
-            let hash = Sha256::new()
-                .chain_update(delivery.commit.as_str().as_bytes())
-                .chain_update(id.0.as_bytes())
-                .finalize();
-            (hash.into(), *id)
-        })
-        .collect();
-    hashed.sort_unstable();
-    hashed.into_iter().take(many).map(|(_, id)| id).collect()
-}
-
-/// An amount of so many machines: a share is rounded down.
-fn resolve(amount: Amount, of: usize) -> usize {
-    match amount {
-        Amount::Number(n) => usize::try_from(n).unwrap_or(usize::MAX),
-        Amount::Percent(p) => of * usize::try_from(p.min(100)).unwrap_or(100) / 100,
-    }
 }
 
 /// Looks at each machine of the stage in hand; passes the stage, or answers its trouble.
@@ -589,206 +520,4 @@ fn complete(draft: &mut Draft<'_>, delivery: &mut Delivery, tree: &Arc<Composed>
     };
     let facts = story(delivery);
     draft.transit(delivery, State::Delivered, Code::Done, RECONCILER, reason, facts)
-}
-
-/// Orders the former content on all that was reached, and says why (DL-7).
-pub(super) fn roll_back(
-    draft: &mut Draft<'_>,
-    delivery: &mut Delivery,
-    code: Code,
-    actor: &str,
-    reason: String,
-    mut facts: Vec<(String, String)>,
-) -> Result<(), DecideError> {
-    facts.extend(story(delivery));
-    orders::back(draft, delivery)?;
-    let confirm = draft
-        .tree(&delivery.commit)
-        .map_or(60, |t| t.fleet.config_mgmt.confirm_secs);
-    let deadline = after_secs(draft.now(), confirm.saturating_mul(3).saturating_add(120));
-    if let Some(walk) = delivery.walk.as_mut() {
-        walk.step = Step::Returning { deadline };
-        let sequence = walk
-            .reached
-            .values()
-            .map(|r| r.return_sequence)
-            .max()
-            .unwrap_or(0);
-        let epoch = walk.reached.values().map(|r| r.return_epoch).max().unwrap_or(0);
-        facts.extend((sequence > 0).then(|| ("Return-Sequence".to_owned(), sequence.to_string())));
-        facts.extend((epoch > 0).then(|| ("Return-Epoch".to_owned(), epoch.to_string())));
-    }
-    draft.transit(delivery, State::RollingBack, code, actor, reason, facts)
-}
-
-/// Watches the former content arrive.
-fn come_back(draft: &mut Draft<'_>, delivery: &mut Delivery) -> Result<(), DecideError> {
-    let Some(walk) = delivery.walk.as_mut() else {
-        return Ok(());
-    };
-    let Step::Returning { deadline } = walk.step else {
-        return Ok(());
-    };
-    let mut failed = None;
-    for (id, reached) in &mut walk.reached {
-        let Some(report) = draft.known.snapshot.nodes.get(id).and_then(|n| n.report.as_ref()) else {
-            continue;
-        };
-        let declaration = look::declaration(report, reached.return_sequence);
-        let epoch = look::epoch(report, reached.return_epoch);
-        match (declaration, epoch) {
-            (Seen::Healthy, Seen::Healthy) => reached.returned = true,
-            (Seen::Broken(why), _) | (_, Seen::Broken(why)) => failed = Some((reached.name.clone(), why)),
-            _ => {}
-        }
-    }
-    if let Some((name, why)) = failed {
-        let reason = format!("the former content failed on {name} too: {why}; nothing more is switched");
-        return draft.transit(
-            delivery,
-            State::Held,
-            Code::RollBackFailed,
-            RECONCILER,
-            reason,
-            Vec::new(),
-        );
-    }
-    let out: Vec<_> = walk
-        .reached
-        .values()
-        .filter(|r| !r.returned)
-        .map(|r| r.name.clone())
-        .collect();
-    if out.is_empty() {
-        let reason = format!(
-            "every reached machine has the former content again: {}",
-            walk.reached.len()
-        );
-        return draft.transit(
-            delivery,
-            State::RolledBack,
-            Code::Taken,
-            RECONCILER,
-            reason,
-            Vec::new(),
-        );
-    }
-    if draft.now() < deadline {
-        draft.due(deadline);
-        return Ok(());
-    }
-    let names: Vec<String> = out.iter().map(ToString::to_string).collect();
-    walk.outstanding = out;
-    let facts = vec![("Outstanding".to_owned(), names.join(", "))];
-    let reason = format!(
-        "not heard to have the former content yet: {}; they get it when they return",
-        names.join(", ")
-    );
-    draft.transit(
-        delivery,
-        State::RolledBack,
-        Code::Partly,
-        RECONCILER,
-        reason,
-        facts,
-    )
-}
-
-/// What happened so far, as the note's trailers: numbers, then stages, then machines that say more (DL-9, DL-10).
-pub(super) fn story(delivery: &Delivery) -> Vec<(String, String)> {
-    let Some(walk) = &delivery.walk else {
-        return Vec::new();
-    };
-    let mut facts = Vec::new();
-    let mut fact = |key: &str, value: String| facts.push((key.to_owned(), value));
-    if walk.epoch > 0 {
-        fact("Epoch", walk.epoch.to_string());
-    }
-    if walk.revision > 0 {
-        fact("List-Revision", walk.revision.to_string());
-    }
-    if walk.sequence > 0 {
-        fact("Sequence", walk.sequence.to_string());
-    }
-    for line in &walk.lines {
-        fact("Remark", line.clone());
-    }
-    let scopes: Vec<String> = delivery
-        .legs
-        .iter()
-        .filter_map(|leg| match &leg.scope {
-            Scope::Module(name) => Some(name.to_string()),
-            Scope::Policy => Some("policy".to_owned()),
-            Scope::List | Scope::Gate => None,
-        })
-        .collect();
-    for stage in walk.stages.iter().filter(|s| !s.machines.is_empty()) {
-        fact("Stage", format!("{}: {}", stage.name, summary(stage)));
-        // A stage of a few machines names each; a larger one those that differ from its summary (DL-10).
-        let few = stage.machines.len() <= 10;
-        for machine in stage.machines.values() {
-            let Some(verdict) = &machine.verdict else { continue };
-            if few || verdict.word != VerdictWord::Passed {
-                let word = word(verdict.word);
-                fact(
-                    "Machine",
-                    format!(
-                        "{} on {}: {word}, {}",
-                        scopes.join(", "),
-                        machine.name,
-                        verdict.reason
-                    ),
-                );
-            }
-        }
-    }
-    if let Some(cause) = &walk.abort_cause {
-        fact(
-            "Abort-Cause",
-            format!(
-                "{} ({}) in {}: {}",
-                cause.name, cause.node_id_short, cause.phase, cause.reason
-            ),
-        );
-    }
-    facts
-}
-
-/// `2 passed, 1 silent, 3 open`.
-#[must_use]
-pub fn summary(stage: &StageRun) -> String {
-    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
-    for machine in stage.machines.values() {
-        *counts
-            .entry(machine.verdict.as_ref().map_or("open", |v| word(v.word)))
-            .or_default() += 1;
-    }
-    let parts: Vec<String> = counts.iter().map(|(word, n)| format!("{n} {word}")).collect();
-    if parts.is_empty() {
-        "not started".to_owned()
-    } else {
-        parts.join(", ")
-    }
-}
-
-/// The word of a verdict.
-#[must_use]
-pub fn word(verdict: VerdictWord) -> &'static str {
-    match verdict {
-        VerdictWord::Passed => "passed",
-        VerdictWord::Sent => "sent",
-        VerdictWord::Failed => "failed",
-        VerdictWord::Silent => "silent",
-    }
-}
-
-/// `2m32s`.
-#[must_use]
-pub fn in_words(duration: SignedDuration) -> String {
-    let secs = duration.as_secs().max(0);
-    match (secs / 3600, secs / 60 % 60, secs % 60) {
-        (0, 0, s) => format!("{s}s"),
-        (0, m, s) => format!("{m}m{s:02}s"),
-        (h, m, s) => format!("{h}h{m:02}m{s:02}s"),
-    }
 }

@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use meshplan_schemas::digest::Digest;
 use meshplan_schemas::epoch::Targeting;
-use meshplan_schemas::ident::ModuleName;
 use meshplan_schemas::lifecycle::delivery::State;
 
 use super::Fresh;

@@ -4,7 +4,8 @@ use meshplan_schemas::epoch::Targeting;
 use meshplan_schemas::lifecycle::delivery::State;
 use proptest::prelude::*;
 
-use super::world::{Behaviour, World, node, tree};
+use super::host::Behaviour;
+use super::world::{World, node, tree};
 use crate::pure::decide::Tree;
 use crate::pure::snapshot::Verb;
 

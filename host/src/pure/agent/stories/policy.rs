@@ -1,0 +1,124 @@
+//! Stories of epochs on one node.
+
+use super::*;
+
+// holds: EP-1
+#[test]
+fn an_epoch_is_received_staged_awaited_and_applied_and_each_step_is_in_the_journal() {
+    let mut node = Node::new();
+    let text = sample::text(&policy(7, 40, Targeting::everyone(), vec![]));
+    node.on(Event::Order(text));
+    assert_eq!(node.epoch_state(), (7, EpochState::Staged));
+    node.work();
+    assert_eq!(node.epoch_state(), (7, EpochState::AwaitingConfirm));
+    node.link();
+    assert_eq!(node.epoch_state(), (7, EpochState::Applied));
+    let status = node.agent.standing.epoch.clone().unwrap();
+    assert_eq!(
+        (status.running, status.received_via.as_str(), status.received_at),
+        (7, "reconciler", 1000)
+    );
+    assert_eq!(node.events(), ["epoch.received", "epoch.staged", "epoch.applied"]);
+    assert_eq!(node.agent.reconcile_secs(), 40);
+}
+
+// holds: EP-2, EP-3
+#[test]
+fn an_epoch_that_did_not_stay_is_not_tried_again_until_a_newer_one_comes() {
+    let mut node = Node::new();
+    node.order(sample::text(&policy(7, 40, Targeting::everyone(), vec![])));
+    node.tick(60);
+    assert_eq!(node.epoch_state(), (7, EpochState::Reverted));
+    node.tick(100);
+    assert_eq!(node.epoch_state(), (7, EpochState::Reverted));
+    node.order(sample::text(&policy(8, 40, Targeting::everyone(), vec![])));
+    assert_eq!(node.epoch_state(), (8, EpochState::AwaitingConfirm));
+}
+
+// holds: EP-3
+#[test]
+fn missing_bytes_are_asked_for_once_a_session_and_then_run() {
+    let mut node = Node::new();
+    let release = policy(2, 20, Targeting::everyone(), vec![]);
+    let named = InForce {
+        epoch: 2,
+        digest: sample::kept(&release).digest,
+        targeting: Targeting::everyone(),
+    };
+    let canary = policy(
+        3,
+        30,
+        Targeting::nodes(vec![sample::OTHER_NODE]),
+        vec![named.clone()],
+    );
+    node.on(Event::LinkUp);
+    node.order(sample::text(&canary));
+    node.tick(1);
+    let wants = |node: &Node| {
+        node.said
+            .iter()
+            .filter(|m| matches!(m, FromHost::Want { .. }))
+            .count()
+    };
+    assert_eq!(node.said.last(), Some(&FromHost::Want { digest: named.digest }));
+    assert_eq!(wants(&node), 1);
+    node.on(Event::LinkUp);
+    assert_eq!(wants(&node), 2);
+    node.order(sample::text(&release));
+    node.link();
+    assert_eq!(node.epoch_state(), (2, EpochState::Applied));
+    assert_eq!(node.agent.marks.epoch.map(|m| m.number), Some(3));
+}
+
+// holds: EP-3
+#[test]
+fn a_number_over_the_same_bytes_is_noted_with_the_next_heartbeat() {
+    let mut node = Node::new();
+    node.order(sample::text(&policy(1, 40, Targeting::everyone(), vec![])));
+    node.link();
+    let before = node.reports.len();
+    node.order(sample::text(&policy(2, 40, Targeting::everyone(), vec![])));
+    assert_eq!(node.epoch_state(), (2, EpochState::Applied));
+    assert_eq!(node.reports.len(), before);
+    node.tick(i64::from(HEARTBEAT_SECS));
+    assert_eq!(node.reports.last(), Some(&Cause::Heartbeat));
+}
+
+// holds: EP-1
+#[test]
+fn an_epoch_that_only_this_host_is_too_old_for_is_told_as_rejected_under_its_number() {
+    let mut node = Node::new();
+    let mut newer = policy(7, 40, Targeting::everyone(), vec![]);
+    newer.min_daemon_version = Some(Version::new(9, 0, 0));
+    node.order(sample::text(&newer));
+    assert_eq!(node.epoch_state(), (7, EpochState::Rejected));
+    assert_eq!(node.agent.standing.refused[0].code, "old_version");
+    assert_eq!(node.agent.marks.epoch, None, "a newer host judges it again");
+}
+
+// holds: SG-2
+#[test]
+fn a_confirmed_change_of_roles_changes_the_effective_policy() {
+    let mut node = Node::new();
+    let text = "[base.qos]\nx = 1\n[roles.edge.qos]\nx = 2\n";
+    node.order(sample::text(&sample::epoch(
+        1,
+        text,
+        Targeting::everyone(),
+        vec![],
+    )));
+    node.link();
+    let before = node.agent.standing.policy;
+    let mut edge = sample::declaration(1, &[]);
+    edge.roles = vec!["edge".parse().unwrap()];
+    node.declare(&edge);
+    assert_eq!(
+        node.agent.standing.policy, before,
+        "not before the declaration is confirmed"
+    );
+    node.link();
+    assert_eq!(node.epoch_state(), (1, EpochState::AwaitingConfirm));
+    node.link();
+    assert_eq!(node.epoch_state(), (1, EpochState::Applied));
+    assert_ne!(node.agent.standing.policy, before);
+}

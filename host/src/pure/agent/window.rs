@@ -1,0 +1,117 @@
+//! The open window between its decisions ([`crate::pure::confirm`]) and the machine, the link and the probes.
+
+use meshplan_schemas::ident::ResourceName;
+use meshplan_schemas::report::{Cause, Health, ProbeLine};
+use meshplan_schemas::resource::{Kind, Probe};
+
+use super::{Agent, Busy, Effect, Job, Purpose};
+use crate::pure::confirm::{self, Change, Probed, Window};
+
+impl Agent {
+    /// Opens the window of a change that is done.
+    pub(super) fn open_window(&mut self, change: Change, confirm_secs: u32, now: i64) {
+        let (window, effects) = Window::open(change, confirm_secs, now);
+        self.serial += 1;
+        self.standing.window = Some(window);
+        self.window_effects(effects, now);
+    }
+
+    pub(super) fn window_event(&mut self, event: confirm::Event, now: i64) {
+        if self.busy != Busy::No {
+            return;
+        }
+        let Some(window) = &mut self.standing.window else {
+            return;
+        };
+        let effects = window.on(event, now);
+        self.window_effects(effects, now);
+    }
+
+    pub(super) fn window_effects(&mut self, effects: Vec<confirm::Effect>, now: i64) {
+        let Some(window) = self.standing.window.clone() else {
+            return;
+        };
+        for effect in effects {
+            match effect {
+                confirm::Effect::Renew => self.effects.push(Effect::Renew),
+                confirm::Effect::AskProbes => self.ask_window_probes(now),
+                confirm::Effect::Deadline(at) => {
+                    self.effects.push(Effect::SaveStanding);
+                    // On the machine it is set once; a clock that was stopped is remembered by the standing alone.
+                    if !window.stopped_once {
+                        self.effects.push(Effect::Machine(Job::Arm(at)));
+                    }
+                }
+                confirm::Effect::Confirm => {
+                    self.busy = Busy::Closing(window.change, None);
+                    self.effects.push(Effect::Machine(Job::Confirm));
+                }
+                confirm::Effect::Revert(reason) => {
+                    self.effects
+                        .push(Effect::Machine(Job::Revert(reason.to_string())));
+                    self.busy = Busy::Closing(window.change, Some(reason));
+                }
+            }
+        }
+    }
+
+    fn ask_window_probes(&mut self, now: i64) {
+        let probes = self.probes();
+        if probes.is_empty() {
+            self.window_event(confirm::Event::Probes(Probed::Passed), now);
+        } else if self.asking != Some(self.serial) {
+            self.asking = Some(self.serial);
+            self.effects
+                .push(Effect::AskProbes(Purpose::Window(self.serial), probes));
+        }
+    }
+
+    pub(super) fn probed(&mut self, purpose: Purpose, lines: Vec<ProbeLine>, now: i64) {
+        self.standing.probes.clone_from(&lines);
+        match purpose {
+            Purpose::Window(serial) => {
+                if serial == self.serial {
+                    self.asking = None;
+                    self.window_event(confirm::Event::Probes(together(&lines)), now);
+                }
+            }
+            Purpose::Look(id) => self.report(Cause::Look(id), now),
+            Purpose::Start => {
+                self.effects.push(Effect::SaveStanding);
+                self.report(Cause::Start, now);
+            }
+        }
+    }
+
+    /// The probes of what stands on the machine now: of the declaration that is tried, else of the confirmed one.
+    pub(super) fn probes(&self) -> Vec<(ResourceName, Probe)> {
+        let Some(kept) = self.orders.trying.as_ref().or(self.orders.confirmed.as_ref()) else {
+            return Vec::new();
+        };
+        kept.payload
+            .resources
+            .iter()
+            .filter_map(|resource| match resource.read() {
+                Ok(Kind::Probe(probe)) => Some((resource.name.clone(), probe)),
+                _ => None,
+            })
+            .collect()
+    }
+}
+
+/// What probes say together: a no is graver than "cannot tell", which is graver than yes.
+fn together(lines: &[ProbeLine]) -> Probed {
+    let words = |health: Health| {
+        let said: Vec<String> = lines
+            .iter()
+            .filter(|l| l.health == health)
+            .map(|l| format!("{}: {}", l.name, l.reason))
+            .collect();
+        (!said.is_empty()).then(|| said.join("; "))
+    };
+    match (words(Health::Unhealthy), words(Health::Unknown)) {
+        (Some(no), _) => Probed::Failed(no),
+        (None, Some(unknown)) => Probed::CannotTell(unknown),
+        (None, None) => Probed::Passed,
+    }
+}

@@ -1,0 +1,168 @@
+//! Declarations: the sum of what is assigned to a node, signed under one number for all of an order (DL-3, SG-4).
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use meshplan_schemas::declaration::{Declaration, Mode, ModuleContent, ModuleEntry, OnFailure};
+use meshplan_schemas::digest::Digest;
+use meshplan_schemas::ident::{DeliveryName, ModuleName, NodeId};
+use meshplan_schemas::limits::SCHEMA;
+
+use crate::pure::act::Order;
+use crate::pure::decide::DecideError;
+use crate::pure::decide::draft::Draft;
+use crate::pure::delivery::Delivery;
+use crate::pure::diff::PolicyOnNode;
+use crate::pure::scope::Scope;
+use crate::pure::snapshot::ContentRef;
+
+/// What is assigned of the policy scope on a node.
+pub(super) fn policy_on(draft: &Draft<'_>, node: NodeId) -> Option<PolicyOnNode> {
+    let digest = draft
+        .assignments
+        .get(&(node, Scope::Policy))?
+        .assigned
+        .as_ref()?
+        .digest;
+    if let Some(bytes) = draft.act.contents.get(&digest) {
+        return serde_json::from_slice(bytes).ok();
+    }
+    draft.known.contents.policies.get(&digest).map(|p| (**p).clone())
+}
+
+fn module_content(draft: &Draft<'_>, digest: Digest) -> Result<Arc<ModuleContent>, DecideError> {
+    if let Some(bytes) = draft.act.contents.get(&digest) {
+        return Ok(Arc::new(serde_json::from_slice(bytes)?));
+    }
+    draft
+        .known
+        .contents
+        .modules
+        .get(&digest)
+        .cloned()
+        .ok_or(DecideError::NoContent(digest))
+}
+
+/// Whether windows hold an order back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Urgency {
+    /// They do.
+    Ordinary,
+    /// They do not: a roll-back.
+    Urgent,
+}
+
+/// Signs one declaration for each of these nodes, under one number: the sum of what is assigned. 0 for nobody.
+pub(super) fn declare(
+    draft: &mut Draft<'_>,
+    delivery: &mut Delivery,
+    nodes: &BTreeSet<NodeId>,
+    urgency: Urgency,
+) -> Result<u64, DecideError> {
+    if nodes.is_empty() {
+        return Ok(0);
+    }
+    let sequence = draft.next_sequence();
+    for id in nodes {
+        let declaration = declaration(draft, delivery, *id, sequence, urgency)?;
+        draft.act.orders.push(Order::Declaration { declaration });
+    }
+    if let Some(walk) = delivery.walk.as_mut() {
+        walk.sequence = sequence;
+    }
+    Ok(sequence)
+}
+
+fn declaration(
+    draft: &Draft<'_>,
+    delivery: &Delivery,
+    node: NodeId,
+    sequence: u64,
+    urgency: Urgency,
+) -> Result<Declaration, DecideError> {
+    let facts = policy_on(draft, node);
+    let mut modules = Vec::new();
+    let mut resources = Vec::new();
+    let from = (node, Scope::List);
+    for ((_, scope), assignment) in draft
+        .assignments
+        .range(from..)
+        .take_while(|((id, _), _)| *id == node)
+    {
+        let (Scope::Module(name), Some(content)) = (scope, assignment.assigned.as_ref()) else {
+            continue;
+        };
+        let body = module_content(draft, content.digest)?;
+        modules.push(entry(draft, name, content, &body));
+        resources.extend(body.resources.iter().cloned());
+    }
+    let timing = timing(draft, delivery);
+    let again = if delivery.again {
+        delivery
+            .legs
+            .iter()
+            .filter_map(|l| l.nodes.get(&node))
+            .filter_map(|c| c.after)
+            .collect()
+    } else {
+        Vec::new()
+    };
+    Ok(Declaration {
+        schema: SCHEMA,
+        fleet: draft.known.settings.fleet.clone(),
+        era: draft.known.settings.era,
+        issued_at: draft.now().as_second(),
+        must_understand: Vec::new(),
+        node,
+        sequence,
+        modules,
+        roles: facts.as_ref().map(|f| f.roles.clone()).unwrap_or_default(),
+        adopted: facts.as_ref().is_some_and(|f| f.adopted),
+        take: facts.map(|f| f.take).unwrap_or_default(),
+        resources,
+        left_out: Vec::new(),
+        artifacts: Vec::new(),
+        sealed: None,
+        apply_secs: timing.apply_secs,
+        confirm_secs: timing.confirm_secs,
+        on_failure: OnFailure::Revert,
+        mode: Mode::Apply,
+        min_host_version: None,
+        urgent: urgency == Urgency::Urgent,
+        again,
+        membership: None,
+        neighbours: Vec::new(),
+        manifest: None,
+    })
+}
+
+fn entry(draft: &Draft<'_>, name: &ModuleName, content: &ContentRef, body: &ModuleContent) -> ModuleEntry {
+    ModuleEntry {
+        module: name.clone(),
+        digest: content.digest,
+        commit: content.commit.clone(),
+        delivery: DeliveryName::new(&draft.known.settings.repo, &content.commit).to_string(),
+        mode: body.mode,
+        after: body.after.clone(),
+        on_policy_change: body.on_policy_change.clone(),
+    }
+}
+
+pub(super) struct Timing {
+    pub(super) apply_secs: u32,
+    pub(super) confirm_secs: u32,
+}
+
+pub(super) fn timing(draft: &Draft<'_>, delivery: &Delivery) -> Timing {
+    // A delivery in hand has a tree; the page's defaults stand in for one whose tree is gone (FR-16).
+    draft.tree(&delivery.commit).map_or(
+        Timing {
+            apply_secs: 1800,
+            confirm_secs: 60,
+        },
+        |tree| Timing {
+            apply_secs: tree.fleet.config_mgmt.apply_secs,
+            confirm_secs: tree.fleet.config_mgmt.confirm_secs,
+        },
+    )
+}

@@ -1,0 +1,145 @@
+//! A simulated host: takes the orders that are newest for it, and answers looks.
+
+use std::collections::BTreeMap;
+
+use meshplan_schemas::declaration::Declaration;
+use meshplan_schemas::digest::Digest;
+use meshplan_schemas::epoch::{Epoch, epoch_to_run};
+use meshplan_schemas::fleet_list::UpdateClass;
+use meshplan_schemas::ident::NodeId;
+use meshplan_schemas::lifecycle::epoch::EpochState;
+use meshplan_schemas::report::{Cause, DeclarationState, DeclarationStatus, EpochStatus, Report};
+
+/// What a simulated host does with an order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Behaviour {
+    /// Takes it and confirms.
+    Good,
+    /// Reverts whatever contains the word `bad`.
+    Fails,
+    /// Reverts it once because of the link, then takes it.
+    LosesLinkOnce,
+    /// Is switched off.
+    Off,
+}
+
+#[derive(Debug, Clone)]
+pub(super) struct SimHost {
+    pub(super) behaviour: Behaviour,
+    pub(super) confirmed: Option<Declaration>,
+    pub(super) taken: Option<(u64, DeclarationState, String)>,
+    pub(super) epochs: BTreeMap<u64, Epoch>,
+    pub(super) running: Option<u64>,
+    pub(super) epoch_state: Option<(u64, EpochState, String)>,
+    pub(super) lost_link: bool,
+    pub(super) counter: u64,
+}
+
+impl SimHost {
+    pub(super) fn take(&mut self, declaration: Declaration) {
+        let bad = serde_json::to_string(&declaration.resources)
+            .unwrap()
+            .contains("bad");
+        let sequence = declaration.sequence;
+        if bad && self.behaviour == Behaviour::Fails {
+            self.taken = Some((sequence, DeclarationState::Reverted, "a probe said no".into()));
+            return;
+        }
+        if self.behaviour == Behaviour::LosesLinkOnce && !self.lost_link {
+            self.lost_link = true;
+            self.taken = Some((
+                sequence,
+                DeclarationState::Reverted,
+                "no-link: not heard in the window".into(),
+            ));
+            return;
+        }
+        self.taken = Some((sequence, DeclarationState::Confirmed, String::new()));
+        self.confirmed = Some(declaration);
+    }
+
+    pub(super) fn take_epoch(&mut self, id: NodeId, newest: &Epoch, all: &BTreeMap<u64, Epoch>) -> bool {
+        if self.epochs.contains_key(&newest.epoch) {
+            return false;
+        }
+        self.epochs.insert(newest.epoch, newest.clone());
+        let digest = Digest::of_value(newest).unwrap();
+        let Some((number, _)) = epoch_to_run(newest, digest, id, &[]) else {
+            return false;
+        };
+        let policy = &all[&number].policy;
+        if policy.contains("bad") && self.behaviour == Behaviour::Fails {
+            self.epoch_state = Some((number, EpochState::Reverted, "a probe said no".into()));
+            return true;
+        }
+        self.running = Some(number);
+        self.epoch_state = Some((number, EpochState::Applied, String::new()));
+        true
+    }
+
+    pub(super) fn report(&self, id: NodeId, cause: Cause, at: i64) -> Report {
+        let declaration = self
+            .taken
+            .as_ref()
+            .map(|(sequence, state, reason)| DeclarationStatus {
+                sequence: *sequence,
+                digest: Digest::of(b""),
+                state: *state,
+                since: at,
+                reason: reason.clone(),
+                confirmed_sequence: self.confirmed.as_ref().map_or(0, |d| d.sequence),
+                confirmed_digest: None,
+                converged: false,
+            });
+        let epoch = self
+            .epoch_state
+            .as_ref()
+            .map(|(number, state, reason)| EpochStatus {
+                state_epoch: *number,
+                state: *state,
+                reason: reason.clone(),
+                received_via: "reconciler".into(),
+                received_at: at,
+                update_class: UpdateClass::Required,
+                running: self.running.unwrap_or(0),
+            });
+        Report {
+            schema: 1,
+            fleet: "sim".parse().unwrap(),
+            era: 0,
+            issued_at: at,
+            must_understand: vec![],
+            node: id,
+            counter: self.counter,
+            boot_id: "boot".into(),
+            instance: "instance".into(),
+            started_at: 0,
+            host_version: "0.1.0".into(),
+            launcher_version: None,
+            cause,
+            declaration,
+            resources: vec![],
+            held: vec![],
+            strays: vec![],
+            left_out: vec![],
+            capabilities: vec![],
+            probes: vec![],
+            restarts: 0,
+            links: vec![],
+            filters: vec![],
+            rollbacks: vec![],
+            witness: 1,
+            marks: meshplan_schemas::report::Marks::default(),
+            stale: false,
+            paused: None,
+            epoch,
+            rotations: vec![],
+            policy_digest: None,
+            clock_trusted: None,
+            disk_free_bytes: None,
+            load_hundredths: None,
+            refused: vec![],
+            take_requests: vec![],
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! The way back: the former content is ordered on all that was reached, and watched until it is there (DL-7).
+
+use meshplan_schemas::lifecycle::delivery::{Code, State};
+
+use super::{RECONCILER, story};
+use crate::pure::decide::draft::Draft;
+use crate::pure::decide::look::{self, Seen};
+use crate::pure::decide::{DecideError, after_secs, orders};
+use crate::pure::delivery::{Delivery, Step};
+
+/// Orders the former content on all that was reached, and says why (DL-7).
+pub(in crate::pure::decide) fn roll_back(
+    draft: &mut Draft<'_>,
+    delivery: &mut Delivery,
+    code: Code,
+    actor: &str,
+    reason: String,
+    mut facts: Vec<(String, String)>,
+) -> Result<(), DecideError> {
+    facts.extend(story(delivery));
+    orders::back(draft, delivery)?;
+    let confirm = draft
+        .tree(&delivery.commit)
+        .map_or(60, |t| t.fleet.config_mgmt.confirm_secs);
+    let deadline = after_secs(draft.now(), confirm.saturating_mul(3).saturating_add(120));
+    if let Some(walk) = delivery.walk.as_mut() {
+        walk.step = Step::Returning { deadline };
+        let sequence = walk
+            .reached
+            .values()
+            .map(|r| r.return_sequence)
+            .max()
+            .unwrap_or(0);
+        let epoch = walk.reached.values().map(|r| r.return_epoch).max().unwrap_or(0);
+        facts.extend((sequence > 0).then(|| ("Return-Sequence".to_owned(), sequence.to_string())));
+        facts.extend((epoch > 0).then(|| ("Return-Epoch".to_owned(), epoch.to_string())));
+    }
+    draft.transit(delivery, State::RollingBack, code, actor, reason, facts)
+}
+
+/// Watches the former content arrive.
+pub(super) fn come_back(draft: &mut Draft<'_>, delivery: &mut Delivery) -> Result<(), DecideError> {
+    let Some(walk) = delivery.walk.as_mut() else {
+        return Ok(());
+    };
+    let Step::Returning { deadline } = walk.step else {
+        return Ok(());
+    };
+    let mut failed = None;
+    for (id, reached) in &mut walk.reached {
+        let Some(report) = draft.known.snapshot.nodes.get(id).and_then(|n| n.report.as_ref()) else {
+            continue;
+        };
+        let declaration = look::declaration(report, reached.return_sequence);
+        let epoch = look::epoch(report, reached.return_epoch);
+        match (declaration, epoch) {
+            (Seen::Healthy, Seen::Healthy) => reached.returned = true,
+            (Seen::Broken(why), _) | (_, Seen::Broken(why)) => failed = Some((reached.name.clone(), why)),
+            _ => {}
+        }
+    }
+    if let Some((name, why)) = failed {
+        let reason = format!("the former content failed on {name} too: {why}; nothing more is switched");
+        return draft.transit(
+            delivery,
+            State::Held,
+            Code::RollBackFailed,
+            RECONCILER,
+            reason,
+            Vec::new(),
+        );
+    }
+    let out: Vec<_> = walk
+        .reached
+        .values()
+        .filter(|r| !r.returned)
+        .map(|r| r.name.clone())
+        .collect();
+    if out.is_empty() {
+        let reason = format!(
+            "every reached machine has the former content again: {}",
+            walk.reached.len()
+        );
+        return draft.transit(
+            delivery,
+            State::RolledBack,
+            Code::Taken,
+            RECONCILER,
+            reason,
+            Vec::new(),
+        );
+    }
+    if draft.now() < deadline {
+        draft.due(deadline);
+        return Ok(());
+    }
+    let names: Vec<String> = out.iter().map(ToString::to_string).collect();
+    walk.outstanding = out;
+    let facts = vec![("Outstanding".to_owned(), names.join(", "))];
+    let reason = format!(
+        "not heard to have the former content yet: {}; they get it when they return",
+        names.join(", ")
+    );
+    draft.transit(
+        delivery,
+        State::RolledBack,
+        Code::Partly,
+        RECONCILER,
+        reason,
+        facts,
+    )
+}

@@ -1,0 +1,88 @@
+//! Which machines a stage takes (DL-6).
+
+use std::collections::BTreeSet;
+
+use meshplan_schemas::document::plan::Amount;
+use meshplan_schemas::ident::NodeId;
+use sha2::{Digest as _, Sha256};
+
+use super::{changed, ordered};
+use crate::pure::compose::Composed;
+use crate::pure::decide::draft::Draft;
+use crate::pure::delivery::{Delivery, StageRun, Walk};
+
+/// The machines that a stage may select: changed, heard from once, in no stage before, awaited at all.
+pub(super) fn candidates(draft: &Draft<'_>, delivery: &Delivery, walk: &Walk) -> BTreeSet<NodeId> {
+    let before = ordered(delivery);
+    let heard = |id: &NodeId| {
+        draft
+            .known
+            .snapshot
+            .nodes
+            .get(id)
+            .is_some_and(|n| n.heard_at.is_some())
+    };
+    changed(delivery)
+        .into_iter()
+        .filter(|id| heard(id) && !before.contains(id) && !walk.excused.contains(id))
+        .collect()
+}
+
+/// The machines of a stage, and what is worth saying about the choice (DL-6).
+pub(super) fn select(
+    delivery: &Delivery,
+    tree: &Composed,
+    stage: &StageRun,
+    candidates: &BTreeSet<NodeId>,
+) -> (BTreeSet<NodeId>, Option<String>) {
+    let wanted = &stage.select;
+    if wanted.rest {
+        return (first_by_hash(delivery, candidates, stage.batch), None);
+    }
+    let named = !wanted.nodes.is_empty() || !wanted.roles.is_empty();
+    let fits = |id: &&NodeId| {
+        tree.nodes.get(id).is_some_and(|node| {
+            (wanted.nodes.is_empty() || wanted.nodes.contains(&node.name))
+                && (wanted.roles.is_empty() || wanted.roles.iter().any(|r| node.roles.contains(r)))
+        })
+    };
+    let fitting: BTreeSet<NodeId> = candidates.iter().filter(fits).copied().collect();
+    if !fitting.is_empty() || !named {
+        return (first_by_hash(delivery, &fitting, wanted.count), None);
+    }
+    // No named canary is among the machines that this changes: one that is takes its place (DL-6).
+    let instead = first_by_hash(delivery, candidates, Some(Amount::Number(1)));
+    let line = instead.first().and_then(|id| tree.nodes.get(id)).map(|node| {
+        format!(
+            "no machine that the stage {} names is changed by this; {} goes first instead",
+            stage.name, node.name
+        )
+    });
+    (instead, line)
+}
+
+/// So many of them in the order of their hash with the commit, at least one; all where no amount is given.
+fn first_by_hash(delivery: &Delivery, from: &BTreeSet<NodeId>, amount: Option<Amount>) -> BTreeSet<NodeId> {
+    let Some(amount) = amount else { return from.clone() };
+    let many = resolve(amount, from.len()).max(1);
+    let mut hashed: Vec<([u8; 32], NodeId)> = from
+        .iter()
+        .map(|id| {
+            let hash = Sha256::new()
+                .chain_update(delivery.commit.as_str().as_bytes())
+                .chain_update(id.0.as_bytes())
+                .finalize();
+            (hash.into(), *id)
+        })
+        .collect();
+    hashed.sort_unstable();
+    hashed.into_iter().take(many).map(|(_, id)| id).collect()
+}
+
+/// An amount of so many machines: a share is rounded down.
+pub(super) fn resolve(amount: Amount, of: usize) -> usize {
+    match amount {
+        Amount::Number(n) => usize::try_from(n).unwrap_or(usize::MAX),
+        Amount::Percent(p) => of * usize::try_from(p.min(100)).unwrap_or(100) / 100,
+    }
+}

@@ -189,7 +189,11 @@ impl Engine {
             .await?;
         let mut next = None;
         for _ in 0..ROUNDS {
-            let act = self.decide_once(&news).await?;
+            let act = if news.is_empty() && self.nothing_is_open().await? {
+                Act::default()
+            } else {
+                self.decide_once(&news).await?
+            };
             let rest = act.is_empty() && news.is_empty();
             if !rest {
                 match self.carry_out(&act, &news).await {
@@ -217,6 +221,13 @@ impl Engine {
             self.health.clear("timestamp");
         }
         Ok(earliest(next, self.repository.next_look()))
+    }
+
+    /// Whether there is nothing to decide about: no delivery on its way, no question of a person. What is heard of
+    /// nodes and what time it is matter to those alone, so a pass of a fleet at rest reads no node of it. After a start
+    /// the newest tree is read all the same.
+    async fn nothing_is_open(&self) -> Result<bool, PassError> {
+        Ok(self.health.roster().is_some() && !self.store.anything_open().await?)
     }
 
     /// Gathers and decides.

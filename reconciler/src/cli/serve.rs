@@ -103,13 +103,14 @@ pub async fn serve(config: &Config, stop: CancellationToken) -> anyhow::Result<(
         notes_waker.clone(),
         waker.clone(),
     );
+    let look_now = repository.look_now();
     let admissions = Admissions::new(
         config,
         &keys.public(),
         Arc::clone(&mirror),
         Arc::clone(&health),
         notes_waker.clone(),
-        repository.look_now(),
+        look_now.clone(),
         clock,
     );
     let desk = Arc::new(StoreDesk {
@@ -152,7 +153,8 @@ pub async fn serve(config: &Config, stop: CancellationToken) -> anyhow::Result<(
     // All doors open before anything is promised: a port that is taken ends the start, nothing half-running.
     let listener = http::listen(config.listen).await?;
     let socket = http::open_socket(&config.state_dir.join(SOCKET))?;
-    let hooks = Hooks::new(&config.forge, &config.branch, store.clone(), waker.clone())?;
+    let hooks =
+        Hooks::new(&config.forge, &config.branch, store.clone(), waker.clone())?.looking_again(look_now);
     tracing::info!(listen = %config.listen, fleet = %config.fleet, "serving");
 
     let keeper = Keeper {

@@ -44,7 +44,7 @@ impl News {
     }
 }
 
-/// Says that the remote is worth a look now: we ourselves have pushed to its branch. Never data.
+/// Says that the remote is worth a look now: we ourselves have pushed to its branch, or somebody asks again. Never data.
 #[derive(Debug, Clone, Default)]
 pub struct LookNow(Arc<AtomicBool>);
 
@@ -58,8 +58,9 @@ impl LookNow {
         self.0.load(Ordering::Acquire)
     }
 
-    fn take(&self) {
-        self.0.store(false, Ordering::Release);
+    /// Whether it was said since the last time.
+    pub(super) fn take(&self) -> bool {
+        self.0.swap(false, Ordering::AcqRel)
     }
 }
 

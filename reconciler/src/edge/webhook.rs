@@ -18,6 +18,7 @@ use meshplan_schemas::limits::WEBHOOK_BYTES;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 use super::activation::Waker;
+use super::repository::LookNow;
 use super::store::Store;
 use super::store::inbox::Arrival;
 use crate::config::{Forge, ForgeKind};
@@ -36,6 +37,7 @@ pub struct Hooks {
     branch: String,
     store: Store,
     waker: Waker,
+    look_now: LookNow,
     body_within: Duration,
     room: Semaphore,
 }
@@ -81,9 +83,17 @@ impl Hooks {
             branch: branch.to_owned(),
             store,
             waker,
+            look_now: LookNow::default(),
             body_within: BODY_WITHIN,
             room: Semaphore::new(BODIES_BYTES),
         })
+    }
+
+    /// By which a webhook that was looked at before, and comes again, leads to one more look.
+    #[must_use]
+    pub fn looking_again(mut self, look_now: LookNow) -> Self {
+        self.look_now = look_now;
+        self
     }
 
     /// The route.
@@ -159,8 +169,9 @@ impl Hooks {
             Ok(arrival) => {
                 if arrival != Arrival::Fresh {
                     tracing::info!(delivery = trigger.delivery_id, "webhook came again");
+                    // its row may be handled and asks for nothing any more: at worst one extra look (B03)
+                    self.look_now.say();
                 }
-                // the same again wakes too: at worst one extra look (B03)
                 self.waker.wake();
                 StatusCode::ACCEPTED
             }

@@ -37,6 +37,22 @@ impl Store {
         Ok(snapshot)
     }
 
+    /// Whether a delivery is not final, or a request has no answer.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub async fn anything_open(&self) -> Result<bool, StoreError> {
+        const DELIVERY: &str = "SELECT commit_id FROM deliveries \
+            WHERE state IN ('proposed', 'held', 'delivering', 'rolling-back') LIMIT 1";
+        const REQUEST: &str = "SELECT id FROM requests WHERE answer IS NULL LIMIT 1";
+        let delivery: Option<(String,)> = self.db().row(DELIVERY, args![]).await?;
+        if delivery.is_some() {
+            return Ok(true);
+        }
+        let request: Option<(String,)> = self.db().row(REQUEST, args![]).await?;
+        Ok(request.is_some())
+    }
+
     /// A content by its digest.
     ///
     /// # Errors

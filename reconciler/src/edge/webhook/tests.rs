@@ -18,6 +18,7 @@ struct World {
     folder: TempDir,
     store: Store,
     waker: Waker,
+    look_now: LookNow,
     at: SocketAddr,
 }
 
@@ -46,7 +47,10 @@ async fn serve(body_within: Duration) -> World {
     let waker = Waker::default();
     // an editor's newline at the end of the file is no part of the secret
     let forge = forge_in(&folder, &format!("{SECRET}\n"));
-    let mut hooks = Hooks::new(&forge, "main", store.clone(), waker.clone()).unwrap();
+    let look_now = LookNow::default();
+    let mut hooks = Hooks::new(&forge, "main", store.clone(), waker.clone())
+        .unwrap()
+        .looking_again(look_now.clone());
     hooks.body_within = body_within;
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let at = listener.local_addr().unwrap();
@@ -55,6 +59,7 @@ async fn serve(body_within: Duration) -> World {
         folder,
         store,
         waker,
+        look_now,
         at,
     }
 }
@@ -152,6 +157,24 @@ async fn an_accepted_push_is_in_the_inbox_before_it_is_answered_and_again_it_onl
     // restarted, with nothing sent anew: the row still asks for a look
     std::fs::remove_file(folder.path().join("meshplan.lock")).unwrap();
     assert_eq!(store_in(&folder).await.inbox_open().await.unwrap().len(), 1);
+}
+
+// holds: FG-2, B03
+#[tokio::test]
+async fn redelivered_after_it_was_looked_at_it_leads_to_a_look_although_no_row_is_open() {
+    let world = serve(LONG).await;
+    let body = push("refs/heads/main", "hello");
+    assert_eq!(world.signed("d-1", &body).await.status, 202);
+    let open = world.store.inbox_open().await.unwrap();
+    let ids: Vec<String> = open.into_iter().map(|row| row.id).collect();
+    world.store.inbox_handled(&ids).await.unwrap();
+    assert!(!world.look_now.take(), "the row asks for the first look");
+    assert_eq!(world.signed("d-1", &body).await.status, 202);
+    assert!(world.store.inbox_open().await.unwrap().is_empty());
+    assert!(
+        world.look_now.take(),
+        "nothing asks for a look: the poll may be hours away"
+    );
 }
 
 // holds: FG-2

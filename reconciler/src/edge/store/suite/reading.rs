@@ -117,6 +117,41 @@ pub(super) async fn the_records_of_the_newest_heads_are_kept(fresh: Fresh) {
     );
 }
 
+pub(super) async fn something_is_open_while_a_delivery_is_not_final_or_a_request_has_no_answer(fresh: Fresh) {
+    let store = &fresh.store;
+    assert!(!store.anything_open().await.unwrap());
+    for state in [
+        State::Proposed,
+        State::Held,
+        State::Delivering,
+        State::RollingBack,
+    ] {
+        put_delivery(store, 1, state).await;
+        assert!(store.anything_open().await.unwrap(), "{state:?}");
+    }
+    for state in [State::Delivered, State::Failed, State::Superseded] {
+        put_delivery(store, 1, state).await;
+        assert!(!store.anything_open().await.unwrap(), "{state:?}");
+    }
+    let request = Request {
+        id: "r".into(),
+        at: at(0),
+        actor: "dana".into(),
+        verb: Verb::GoAgain,
+        commit: commit(1),
+        why: String::new(),
+    };
+    store.add_request(&request).await.unwrap();
+    assert!(store.anything_open().await.unwrap());
+    let mut answer = nothing();
+    answer.answers = vec![("r".into(), "done".into())];
+    store
+        .commit(&answer, &Signed::default(), None, &[])
+        .await
+        .unwrap();
+    assert!(!store.anything_open().await.unwrap());
+}
+
 // holds: SG-9
 pub(super) async fn a_timestamp_only_goes_forward(fresh: Fresh) {
     let store = &fresh.store;

@@ -139,7 +139,7 @@ fn compose(entries: Vec<TreeEntry>) -> Result<Composed> {
             Content::TooLarge { bytes } => anyhow::bail!("a file of {bytes} bytes"),
         }
     });
-    let entries: Result<Vec<(Vec<u8>, EntryKind, Arc<[u8]>)>> = entries.collect();
+    let entries = entries.collect::<Result<Vec<_>>>();
     let (tree, findings) = SourceTree::from_entries(entries?);
     ensure!(findings.is_empty(), "{findings:?}");
     Ok(compose_tree(&tree, None, None)?)

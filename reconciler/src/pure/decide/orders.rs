@@ -144,13 +144,16 @@ pub(super) fn stage(
 }
 
 /// The policy leg, when it needs epochs: it changes the accepted text, or epochs of another text stand (a walk that
-/// was stopped, and this one takes it back).
+/// was stopped, and this one takes it back), or its own canary epoch waits for the release.
 pub(super) fn changed_policy<'d>(delivery: &'d Delivery, standing: &[StandingEpoch]) -> Option<&'d Leg> {
+    let unreleased = delivery.walk.as_ref().is_some_and(|w| w.epoch > 0 && !w.released);
     delivery
         .legs
         .iter()
         .find(|leg| leg.scope == Scope::Policy)
-        .filter(|leg| leg.before != Some(leg.digest) || standing.iter().any(|e| e.policy != leg.digest))
+        .filter(|leg| {
+            unreleased || leg.before != Some(leg.digest) || standing.iter().any(|e| e.policy != leg.digest)
+        })
 }
 
 /// Assigns the content after, and gives the machines whose declaration that changes.

@@ -44,7 +44,9 @@ fn obey(draft: &mut Draft<'_>, delivery: &mut Delivery, request: &Request) -> Re
         (Verb::Go, State::Held) if delivery.code == Code::RollBackFailed => {
             refused("nothing more is switched; merge a commit that mends it")
         }
-        (Verb::Go | Verb::GoAgain, State::Held) if delivery.has_begun() => {
+        (Verb::Go | Verb::GoAgain, State::Held)
+            if delivery.has_begun() || delivery.code == Code::NoMachine =>
+        {
             force(delivery, draft.now());
             draft.transit(delivery, State::Delivering, Code::Go, actor, why, Vec::new())?;
             Ok(format!("{} goes on", delivery.name))

@@ -24,7 +24,7 @@ use crate::pure::act::{Act, Order};
 use crate::pure::compose::{Composed, ComposedNode};
 use crate::pure::decide::{Contents, Known, NewCommit, Settings, Tree, decide};
 use crate::pure::delivery::{Delivery, Transition};
-use crate::pure::snapshot::{HeadRef, NodeState, Request, Snapshot, Verb};
+use crate::pure::snapshot::{HeadRef, Request, Snapshot, Verb};
 
 pub(super) struct World {
     pub(super) snapshot: Snapshot,
@@ -436,7 +436,7 @@ impl World {
         };
         host.counter += 1;
         let report = host.report(id, cause.clone(), now.as_second());
-        let state = self.snapshot.nodes.entry(id).or_insert_with(NodeState::default);
+        let state = self.snapshot.nodes.entry(id).or_default();
         state.connected = true;
         state.heard_at = Some(now);
         if matches!(cause, Cause::Look(_)) {

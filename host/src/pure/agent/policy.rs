@@ -18,12 +18,6 @@ const APPLY_SECS: u32 = 60;
 impl Agent {
     pub(super) fn given_for_choice(&self) -> Given<'_> {
         let newest = self.orders.newest_epoch().map(|e| e.digest);
-        let settled = self
-            .standing
-            .epoch
-            .as_ref()
-            .filter(|s| matches!(s.state, EpochState::Reverted | EpochState::Rejected))
-            .and(self.standing.epoch_digest);
         Given {
             epochs: &self.orders.epochs,
             newest,
@@ -32,7 +26,7 @@ impl Agent {
             node: self.node,
             roles: self.orders.roles(),
             class: self.orders.class(),
-            settled,
+            settled: self.standing.settled_epoch,
             known_bad: &self.known_bad,
         }
     }
@@ -238,6 +232,10 @@ impl Agent {
             running: self.standing.running.map_or(0, |m| m.number),
         });
         self.standing.epoch_digest = digest;
+        // An order that was refused has no digest here: it un-settles nothing.
+        if digest.is_some() && matches!(state, EpochState::Reverted | EpochState::Rejected) {
+            self.standing.settled_epoch = digest;
+        }
         self.changed = true;
     }
 }

@@ -114,7 +114,7 @@ fn a_way_back_that_is_barred_is_said_tried_again_and_given_up_by_the_next_apply(
     machine.apply(&decl.get(), decl.digest(), 10).unwrap();
     machine.arm(50).unwrap();
     world.root.forbid(&path("/f"));
-    let lines = machine.revert("no link", 60).unwrap();
+    let lines = machine.revert(&world::because("no link"), 60).unwrap();
     assert_eq!(
         lines
             .iter()
@@ -129,7 +129,10 @@ fn a_way_back_that_is_barred_is_said_tried_again_and_given_up_by_the_next_apply(
         "what was not barred did not go back"
     );
     let (machine, recovery) = world.open();
-    assert!(matches!(recovery.window, Recovered::FinishedRevert { .. }));
+    let Recovered::FinishedRevert { reason, .. } = recovery.window else {
+        panic!("not finished")
+    };
+    assert_eq!(reason, world::because("no link"), "the reason of then is lost");
     drop(machine);
     let mut machine = world.machine();
     let two = Decl::new(2).with("web", vec![file("h", "/h", "x")]);
@@ -164,7 +167,8 @@ fn a_disk_that_fills_at_any_write_leaves_the_old_or_the_new_and_a_way_to_say_so(
                 assert!(why.starts_with("no room"), "{why}");
                 ends[0] += 1;
             }
-            Ok(End::Reverted { why }) => {
+            Ok(End::Reverted { reason }) => {
+                let why = reason.to_string();
                 assert!(why.contains("no storage space"), "{why}");
                 ends[1] += 1;
             }
@@ -195,7 +199,7 @@ fn a_confirm_whose_clean_up_fails_stays_a_confirm_and_is_cleaned_up_later() {
         machine.arm(50).unwrap();
         world.state.forbid(&path(barred));
         assert!(machine.confirm(20).is_err(), "{barred}");
-        let late = machine.revert("late", 60);
+        let late = machine.revert(&world::because("late"), 60);
         assert!(!matches!(late, Ok(_) | Err(MachineError::NoWindow)), "{late:?}");
         assert!(
             machine.repair(&decl.get(), 61).is_err(),
@@ -224,7 +228,7 @@ fn a_revert_after_a_confirm_that_was_not_cleaned_up_cleans_up_and_says_that_it_i
     assert!(machine.confirm(20).is_err());
     world.state.permit();
     assert!(matches!(
-        machine.revert("late", 60),
+        machine.revert(&world::because("late"), 60),
         Err(MachineError::Decided(_))
     ));
     assert!(world.targets().contains_key("/f"));
@@ -274,7 +278,7 @@ fn a_repair_tries_a_barred_way_back_again_and_does_nothing_else_until_it_is_free
     machine.apply(&two.get(), two.digest(), 10).unwrap();
     machine.arm(50).unwrap();
     world.root.forbid(&path("/f"));
-    machine.revert("no link", 60).unwrap();
+    machine.revert(&world::because("no link"), 60).unwrap();
     world.root.plant(&path("/g"), b"theirs", 0o644);
     for now in 61..63 {
         let repaired = machine.repair(&one.get(), now).unwrap();
@@ -318,7 +322,7 @@ fn a_ledger_made_from_a_declaration_that_was_never_tried_says_that_nothing_is_co
         "{applied:?}"
     );
     machine.arm(50).unwrap();
-    machine.revert("no link", 60).unwrap();
+    machine.revert(&world::because("no link"), 60).unwrap();
     let LedgerState::Known(ledger) = machine.ledger() else {
         panic!("lost")
     };

@@ -185,8 +185,8 @@ fn enrolled(
 fn started(recovery: Recovery, held: &Orders, broken: Vec<String>) -> Started {
     let window = match recovery.window {
         Recovered::Clean => StartedWindow::Clean,
-        Recovered::Reverted { why, lines, .. } | Recovered::FinishedRevert { why, lines, .. } => {
-            StartedWindow::Reverted { why, lines }
+        Recovered::Reverted { reason, lines, .. } | Recovered::FinishedRevert { reason, lines, .. } => {
+            StartedWindow::Reverted { reason, lines }
         }
         Recovered::FinishedConfirm(_) => StartedWindow::Confirmed,
         Recovered::StillOpen(window) => StartedWindow::StillOpen {
@@ -216,6 +216,7 @@ fn started(recovery: Recovery, held: &Orders, broken: Vec<String>) -> Started {
         confirmed,
         policy,
         ledger_lost,
+        taken_back: recovery.taken_back,
         broken,
     }
 }

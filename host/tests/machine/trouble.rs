@@ -1,8 +1,9 @@
 //! The machine in trouble: no room, files of its own lost or broken, a way back that is barred.
 
 use crate::world::{self, Decl, World, file, link, path};
-use meshplan_host::edge::machine::{End, LedgerState, MachineError, Recovered};
+use meshplan_host::edge::machine::{End, LedgerState, Machine, MachineError, Recovered};
 use meshplan_host::pure::agent::Basis;
+use meshplan_schemas::declaration::OnFailure;
 use meshplan_schemas::report::Outcome;
 
 // holds: HR-14
@@ -327,4 +328,32 @@ fn a_ledger_made_from_a_declaration_that_was_never_tried_says_that_nothing_is_co
         panic!("lost")
     };
     assert_eq!(ledger.confirmed, None);
+}
+
+// holds: HR-4, HR-5
+#[test]
+fn what_failed_or_is_refused_is_said_by_every_repair_until_it_is_done() {
+    let world = World::new();
+    let mut machine = world.machine();
+    let mut newer = file("x", "/x", "x");
+    newer.kind = "hologram".to_owned();
+    let mut decl = Decl::new(1)
+        .with("new", vec![newer])
+        .with("web", vec![file("bad", "/barred", "x"), file("f", "/f", "x")]);
+    decl.declaration.on_failure = OnFailure::Keep;
+    world.root.forbid(&path("/barred"));
+    world::settle(&mut machine, &decl);
+    world.root.permit();
+    let outcome = |machine: &mut Machine, name: &str| {
+        let repaired = machine.repair(&decl.get(), 100).unwrap();
+        let line = repaired.lines.iter().find(|l| l.name.to_string() == name);
+        line.map(|l| l.outcome)
+    };
+    for _ in 0..2 {
+        assert_eq!(outcome(&mut machine, "new.x"), Some(Outcome::Refused));
+        assert_eq!(outcome(&mut machine, "web.bad"), Some(Outcome::Failed));
+    }
+    // What cannot be done any more is said as well.
+    world.root.plant(&path("/barred/x"), b"", 0o644);
+    assert_eq!(outcome(&mut machine, "web.bad"), Some(Outcome::Refused));
 }

@@ -179,7 +179,14 @@ impl Agent {
         let failed_before = !failed_lines(&self.standing.lines).is_empty();
         let news = applied.lines != self.standing.lines && (failed_before || !applied.lines.is_empty());
         if news {
-            for line in &applied.lines {
+            let known = &self.standing.lines;
+            let new: Vec<_> = applied
+                .lines
+                .iter()
+                .filter(|l| !known.contains(l))
+                .cloned()
+                .collect();
+            for line in new {
                 let words = format!("{}: {:?} {}", line.name, line.outcome, line.reason);
                 self.journal("drift", None, words);
             }
@@ -187,7 +194,7 @@ impl Agent {
         self.changed |= news || applied.held != self.standing.held;
         self.standing.lines = applied.lines;
         self.standing.held = applied.held;
-        let mended = failed_before && failed_lines(&self.standing.lines).is_empty();
+        let mended = failed_before && !applied.failed && failed_lines(&self.standing.lines).is_empty();
         if let Some(status) = self
             .standing
             .declaration

@@ -32,6 +32,8 @@ use super::disk::{Disk, DiskError};
 pub use super::ledger::LedgerState;
 use super::ledger::path_of;
 pub use super::window::{Order, Window, WindowState};
+use crate::pure::commit_confirm::TakenBack;
+use crate::pure::confirm::Reason;
 use crate::pure::record::Ledger;
 use crate::pure::target_path::TargetPath;
 
@@ -57,6 +59,8 @@ pub struct Recovery {
     pub window: Recovered,
     /// How it stands with the ledger.
     pub ledger: LedgerState,
+    /// The last window that went back, however long ago.
+    pub taken_back: Option<TakenBack>,
 }
 
 /// How start-up found the window.
@@ -68,8 +72,8 @@ pub enum Recovered {
     Reverted {
         /// What the window was about; none when its file could not be read.
         order: Option<Order>,
-        /// Why, in a sentence.
-        why: String,
+        /// Why.
+        reason: Reason,
         /// A line per resource (`reverted`, or `failed` where the way back is barred).
         lines: Vec<ResourceLine>,
     },
@@ -82,7 +86,7 @@ pub enum Recovered {
         /// What the window was about.
         order: Order,
         /// Why it was reverted, as it was written then.
-        why: String,
+        reason: Reason,
         /// A line per resource.
         lines: Vec<ResourceLine>,
     },
@@ -115,7 +119,7 @@ pub enum End {
     /// A resource failed and `on_failure` is `revert`: everything is back.
     Reverted {
         /// Why.
-        why: String,
+        reason: Reason,
     },
     /// [`Machine::repair`] put drift right.
     Repaired,
@@ -180,7 +184,7 @@ enum Due {
     /// Its apply broke off: it is to be decided for the way back.
     Revert {
         /// Why.
-        why: String,
+        reason: Reason,
         /// Unix seconds.
         at: i64,
     },
@@ -256,8 +260,8 @@ impl Machine {
         if self.look_only {
             return Err(MachineError::LookOnly);
         }
-        if let Due::Revert { why, at } = self.due.clone() {
-            self.revert(&why, at)?;
+        if let Due::Revert { reason, at } = self.due.clone() {
+            self.revert(&reason, at)?;
         }
         let lines = match &self.due {
             Due::WalkBack => self.walk_back(barred)?,
@@ -277,8 +281,8 @@ impl Machine {
     /// An apply that broke off inside its window is taken back before anything else.
     fn broke_off<T>(&mut self, result: Result<T, MachineError>, at: i64) -> Result<T, MachineError> {
         if let (Err(e), Some(window)) = (&result, &self.window) {
-            let why = format!("{} broke off: {e}", window.order);
-            self.due = Due::Revert { why, at };
+            let reason = Reason::Interrupted(format!("{} broke off: {e}", window.order));
+            self.due = Due::Revert { reason, at };
         }
         result
     }

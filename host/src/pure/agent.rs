@@ -291,7 +291,9 @@ impl Agent {
             },
             (Busy::Closing(change, reason), Done::Confirmed) => {
                 // A confirm that was asked for and given, whatever else was thought of meanwhile.
-                drop(reason);
+                if reason.is_some() {
+                    self.absolve();
+                }
                 self.closed(change, None, now);
             }
             (Busy::Closing(change, reason), Done::Reverted(lines)) => {
@@ -305,7 +307,7 @@ impl Agent {
             }
             (Busy::Applying(change), Done::Failed(why)) => {
                 self.machine_failed(why.clone());
-                self.closed(change, Some(confirm::Reason::Interrupted(why)), now);
+                self.blamed_and_closed(change, confirm::Reason::Interrupted(why), now);
             }
             // The window is still open: the verdict is tried again with the next event.
             (Busy::Closing(..) | Busy::Repairing, Done::Failed(why)) => self.machine_failed(why),
@@ -327,6 +329,12 @@ impl Agent {
             self.journal("machine.failed", None, why.clone());
             self.last_failure = why;
         }
+    }
+
+    /// The end of a change that went back and of which nothing was told yet.
+    fn blamed_and_closed(&mut self, change: Change, reason: confirm::Reason, now: i64) {
+        self.blame(change, &reason, now);
+        self.closed(change, Some(reason), now);
     }
 
     /// The end of a change: it stays (no reason) or it went back.

@@ -45,6 +45,9 @@ pub struct Window {
     pub deadline: i64,
     /// Whether an announced restart has stopped the clock already: it does so once.
     pub stopped_once: bool,
+    /// Why it is being taken back: decided, and kept before the machine is told.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reverting: Option<Reason>,
     /// Whether a session stands that came up after the apply.
     #[serde(skip)]
     link: bool,
@@ -163,6 +166,7 @@ impl Window {
             done_at,
             deadline,
             stopped_once,
+            reverting: None,
             link: false,
             probes: None,
             asked_at: Some(now),
@@ -175,6 +179,9 @@ impl Window {
 
     /// Takes an event. After [`Effect::Confirm`] or [`Effect::Revert`] the window is closed and is dropped.
     pub fn on(&mut self, event: Event, now: i64) -> Vec<Effect> {
+        if let Some(reason) = &self.reverting {
+            return vec![Effect::Revert(reason.clone())];
+        }
         let mut effects = Vec::new();
         match event {
             Event::LinkUp => self.link = true,

@@ -168,9 +168,13 @@ fn a_failure_stops_its_own_module_and_with_revert_everything_goes_back() {
     };
     let bad = modules(2);
     let applied = machine.apply(&bad.get(), bad.digest(), 30).unwrap();
-    let End::Reverted { why } = &applied.end else {
+    let End::Reverted { reason } = &applied.end else {
         panic!("{applied:?}")
     };
+    assert!(reason.blames_content());
+    let why = reason.to_string();
+    let noted = world.open().1.taken_back.unwrap();
+    assert_eq!(noted.reason, *reason, "a start cannot tell that it did not stay");
     assert!(why.starts_with("db.bad: cannot"), "{why}");
     let line = |name: &str| applied.lines.iter().find(|l| l.name.to_string() == name).unwrap();
     assert_eq!(line("db.a").outcome, Outcome::Reverted);
@@ -204,14 +208,16 @@ fn only_the_first_verdict_counts() {
         machine.apply(&decl.get(), decl.digest(), 11).is_err(),
         "a second window was opened"
     );
-    machine.revert("the link cannot be had", 60).unwrap();
+    machine
+        .revert(&world::because("the link cannot be had"), 60)
+        .unwrap();
     assert!(machine.confirm(61).is_err(), "a late confirm was taken");
     assert!(!world.targets().contains_key("/f"));
     machine.apply(&decl.get(), decl.digest(), 70).unwrap();
     machine.arm(100).unwrap();
     machine.confirm(80).unwrap();
     assert!(
-        machine.revert("late", 81).is_err(),
+        machine.revert(&world::because("late"), 81).is_err(),
         "what was confirmed was undone"
     );
     assert!(world.targets().contains_key("/f"));
@@ -229,12 +235,12 @@ fn an_open_window_is_waited_for_under_its_own_boot_and_reverted_under_another() 
     assert!(matches!(recovery.window, Recovered::StillOpen(ref w) if w.confirm_deadline == Some(50)));
     assert!(again.window().is_some());
     let (other, recovery) = world.open_under("another boot");
-    let Recovered::Reverted { why, lines, .. } = recovery.window else {
+    let Recovered::Reverted { reason, lines, .. } = recovery.window else {
         panic!("not reverted")
     };
     assert_eq!(
-        why,
-        "the machine was started anew while declaration 1 awaited its confirm"
+        reason.to_string(),
+        "interrupted: the machine was started anew while declaration 1 awaited its confirm"
     );
     assert_eq!(lines.first().unwrap().outcome, Outcome::Reverted);
     assert!(other.window().is_none());
@@ -420,12 +426,13 @@ fn a_policy_is_written_in_both_places_confirmed_or_taken_back() {
     assert_eq!(machine.policy().unwrap().unwrap(), b"a = 2\n");
     assert!(world.targets().get("/run/policy.toml").unwrap().contains("a = 2"));
     machine.arm(50).unwrap();
-    machine.revert("no link", 60).unwrap();
+    machine.revert(&world::because("no link"), 60).unwrap();
     let mut after = world.disk.show();
     let mut before = before;
     // The reserve is taken again by the next apply.
     before.remove("/var/lib/meshplan/reserve");
     after.remove("/var/lib/meshplan/reserve");
+    after.remove("/var/lib/meshplan/taken-back.json").unwrap();
     assert_eq!(after, before);
 }
 

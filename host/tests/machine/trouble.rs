@@ -1,8 +1,9 @@
 //! The machine in trouble: no room, files of its own lost or broken, a way back that is barred.
 
 use crate::world::{self, Decl, World, file, link, path};
-use meshplan_host::edge::machine::{End, LedgerState, MachineError, Recovered};
+use meshplan_host::edge::machine::{End, LedgerState, Machine, MachineError, Recovered};
 use meshplan_host::pure::agent::Basis;
+use meshplan_schemas::declaration::OnFailure;
 use meshplan_schemas::report::Outcome;
 
 // holds: HR-14
@@ -114,7 +115,7 @@ fn a_way_back_that_is_barred_is_said_tried_again_and_given_up_by_the_next_apply(
     machine.apply(&decl.get(), decl.digest(), 10).unwrap();
     machine.arm(50).unwrap();
     world.root.forbid(&path("/f"));
-    let lines = machine.revert("no link", 60).unwrap();
+    let lines = machine.revert(&world::because("no link"), 60).unwrap();
     assert_eq!(
         lines
             .iter()
@@ -129,7 +130,10 @@ fn a_way_back_that_is_barred_is_said_tried_again_and_given_up_by_the_next_apply(
         "what was not barred did not go back"
     );
     let (machine, recovery) = world.open();
-    assert!(matches!(recovery.window, Recovered::FinishedRevert { .. }));
+    let Recovered::FinishedRevert { reason, .. } = recovery.window else {
+        panic!("not finished")
+    };
+    assert_eq!(reason, world::because("no link"), "the reason of then is lost");
     drop(machine);
     let mut machine = world.machine();
     let two = Decl::new(2).with("web", vec![file("h", "/h", "x")]);
@@ -164,7 +168,8 @@ fn a_disk_that_fills_at_any_write_leaves_the_old_or_the_new_and_a_way_to_say_so(
                 assert!(why.starts_with("no room"), "{why}");
                 ends[0] += 1;
             }
-            Ok(End::Reverted { why }) => {
+            Ok(End::Reverted { reason }) => {
+                let why = reason.to_string();
                 assert!(why.contains("no storage space"), "{why}");
                 ends[1] += 1;
             }
@@ -195,7 +200,7 @@ fn a_confirm_whose_clean_up_fails_stays_a_confirm_and_is_cleaned_up_later() {
         machine.arm(50).unwrap();
         world.state.forbid(&path(barred));
         assert!(machine.confirm(20).is_err(), "{barred}");
-        let late = machine.revert("late", 60);
+        let late = machine.revert(&world::because("late"), 60);
         assert!(!matches!(late, Ok(_) | Err(MachineError::NoWindow)), "{late:?}");
         assert!(
             machine.repair(&decl.get(), 61).is_err(),
@@ -224,7 +229,7 @@ fn a_revert_after_a_confirm_that_was_not_cleaned_up_cleans_up_and_says_that_it_i
     assert!(machine.confirm(20).is_err());
     world.state.permit();
     assert!(matches!(
-        machine.revert("late", 60),
+        machine.revert(&world::because("late"), 60),
         Err(MachineError::Decided(_))
     ));
     assert!(world.targets().contains_key("/f"));
@@ -274,7 +279,7 @@ fn a_repair_tries_a_barred_way_back_again_and_does_nothing_else_until_it_is_free
     machine.apply(&two.get(), two.digest(), 10).unwrap();
     machine.arm(50).unwrap();
     world.root.forbid(&path("/f"));
-    machine.revert("no link", 60).unwrap();
+    machine.revert(&world::because("no link"), 60).unwrap();
     world.root.plant(&path("/g"), b"theirs", 0o644);
     for now in 61..63 {
         let repaired = machine.repair(&one.get(), now).unwrap();
@@ -318,9 +323,37 @@ fn a_ledger_made_from_a_declaration_that_was_never_tried_says_that_nothing_is_co
         "{applied:?}"
     );
     machine.arm(50).unwrap();
-    machine.revert("no link", 60).unwrap();
+    machine.revert(&world::because("no link"), 60).unwrap();
     let LedgerState::Known(ledger) = machine.ledger() else {
         panic!("lost")
     };
     assert_eq!(ledger.confirmed, None);
+}
+
+// holds: HR-4, HR-5
+#[test]
+fn what_failed_or_is_refused_is_said_by_every_repair_until_it_is_done() {
+    let world = World::new();
+    let mut machine = world.machine();
+    let mut newer = file("x", "/x", "x");
+    newer.kind = "hologram".to_owned();
+    let mut decl = Decl::new(1)
+        .with("new", vec![newer])
+        .with("web", vec![file("bad", "/barred", "x"), file("f", "/f", "x")]);
+    decl.declaration.on_failure = OnFailure::Keep;
+    world.root.forbid(&path("/barred"));
+    world::settle(&mut machine, &decl);
+    world.root.permit();
+    let outcome = |machine: &mut Machine, name: &str| {
+        let repaired = machine.repair(&decl.get(), 100).unwrap();
+        let line = repaired.lines.iter().find(|l| l.name.to_string() == name);
+        line.map(|l| l.outcome)
+    };
+    for _ in 0..2 {
+        assert_eq!(outcome(&mut machine, "new.x"), Some(Outcome::Refused));
+        assert_eq!(outcome(&mut machine, "web.bad"), Some(Outcome::Failed));
+    }
+    // What cannot be done any more is said as well.
+    world.root.plant(&path("/barred/x"), b"", 0o644);
+    assert_eq!(outcome(&mut machine, "web.bad"), Some(Outcome::Refused));
 }

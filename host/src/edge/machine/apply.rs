@@ -20,6 +20,7 @@ use crate::edge::window;
 use crate::kinds::{self, Wanted};
 use crate::pure::apply_plan::{Plan, Step, Sweep, SweepHow, Write};
 use crate::pure::commit_confirm::WINDOW_VERSION;
+use crate::pure::confirm::Reason;
 use crate::pure::inverse::{Before, Place, journal};
 use crate::pure::observed::Observed;
 use crate::pure::outcome::line;
@@ -124,16 +125,16 @@ impl Machine {
         }
         let failed = done.why.is_some();
         let revert = match &done.why {
-            Some(why) if declaration.on_failure == OnFailure::Revert => Some(why.clone()),
+            Some(why) if declaration.on_failure == OnFailure::Revert => Some(Reason::Resource(why.clone())),
             _ => self
                 .with_reserve(|state| window::keep_ledger(state, &json(&next)))
                 .err()
-                .map(|e| format!("the ledger cannot be kept: {e}")),
+                .map(|e| Reason::Interrupted(format!("the ledger cannot be kept: {e}"))),
         };
-        if let Some(why) = revert {
-            let lines = self.take_back(&why, now, done.lines)?;
+        if let Some(reason) = revert {
+            let lines = self.take_back(&reason, now, done.lines)?;
             return Ok(Applied {
-                end: End::Reverted { why },
+                end: End::Reverted { reason },
                 lines,
                 held,
                 failed: true,
@@ -454,11 +455,11 @@ impl Machine {
     /// A resource failed: everything goes back, and the lines say so.
     pub(super) fn take_back(
         &mut self,
-        why: &str,
+        reason: &Reason,
         now: i64,
         lines: Vec<ResourceLine>,
     ) -> Result<Vec<ResourceLine>, MachineError> {
-        let back = self.revert(why, now)?;
+        let back = self.revert(reason, now)?;
         let lines = lines.into_iter().map(|old| {
             let undone = back.iter().find(|new| new.name == old.name);
             match (old.outcome, undone) {

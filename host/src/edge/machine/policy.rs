@@ -12,6 +12,7 @@ use crate::edge::ledger::json;
 use crate::edge::observe::observe;
 use crate::edge::window;
 use crate::pure::commit_confirm::WINDOW_VERSION;
+use crate::pure::confirm::Reason;
 use crate::pure::inverse::{Before, Place, UndoAct, act_to, journal};
 use crate::pure::observed::Observed;
 use crate::pure::record::PolicyRecord;
@@ -120,8 +121,9 @@ impl Machine {
             fault = kept.err().map(|e| e.to_string());
         }
         if let Some(why) = fault {
-            self.take_back(&why, now, Vec::new())?;
-            return Ok(ended(End::Reverted { why }, true));
+            let reason = Reason::Interrupted(why);
+            self.take_back(&reason, now, Vec::new())?;
+            return Ok(ended(End::Reverted { reason }, true));
         }
         cut("host::apply::done");
         Ok(ended(End::WindowOpen, false))

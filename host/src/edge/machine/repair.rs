@@ -52,19 +52,39 @@ impl Machine {
         };
         let mut applied = Applied {
             end: End::Converged,
-            lines: Vec::new(),
+            // What is refused, left out or only looked at is so with every look.
+            lines: survey.plan.lines.clone(),
             held: survey.plan.held.clone(),
             failed: false,
         };
         if declaration.mode == Mode::Observe {
             applied.end = End::Observed;
-            applied.lines = survey.plan.lines;
             return Ok(applied);
         }
         let mut next = book.clone();
         for step in &survey.plan.steps {
-            let Step::Write(write) = step else { continue };
+            let write = match step {
+                Step::Write(write) => write,
+                Step::Fail {
+                    name,
+                    outcome,
+                    why,
+                    asked,
+                } => {
+                    applied.failed = true;
+                    applied
+                        .lines
+                        .push(line(name, *outcome, why.clone(), Some(*asked)));
+                    continue;
+                }
+                Step::Sweep(_) | Step::Record(_) | Step::Tidy(_) => continue,
+            };
             if write.outcome != Outcome::DriftRepaired {
+                // Only an apply does what was never done; until then it is not as declared, and said.
+                applied.failed = true;
+                let why = format!("not done yet, and a repair puts only drift right: {}", write.what);
+                let (name, asked) = (&write.record.name, write.record.asked);
+                applied.lines.push(line(name, Outcome::Failed, why, Some(asked)));
                 continue;
             }
             let name = &write.record.name;

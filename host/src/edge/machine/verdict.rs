@@ -10,7 +10,8 @@ use crate::edge::disk::{Disk, DiskError};
 use crate::edge::failpoint::cut;
 use crate::edge::ledger;
 use crate::edge::window;
-use crate::pure::commit_confirm::{Decided, FoundVerdict, Verdict, WINDOW_VERSION};
+use crate::pure::commit_confirm::{FoundVerdict, Verdict};
+use crate::pure::confirm::Reason;
 use crate::pure::outcome::line;
 
 /// What happens with a window whose way back is barred somewhere.
@@ -50,7 +51,7 @@ impl Machine {
             return Ok(order);
         }
         let order = self.window.clone().ok_or(MachineError::NoWindow)?.order;
-        match self.decide(Decided::Confirmed, "", now) {
+        match self.decide(&Verdict::confirmed(now)) {
             Err(MachineError::Decided(why)) => {
                 (self.window, self.due) = (None, Due::WalkBack);
                 self.walk_back(Barred::Stay)?;
@@ -70,7 +71,7 @@ impl Machine {
     ///
     /// # Errors
     /// No window; it was decided otherwise; the disk.
-    pub fn revert(&mut self, why: &str, now: i64) -> Result<Vec<ResourceLine>, MachineError> {
+    pub fn revert(&mut self, reason: &Reason, now: i64) -> Result<Vec<ResourceLine>, MachineError> {
         if self.look_only {
             return Err(MachineError::LookOnly);
         }
@@ -79,7 +80,7 @@ impl Machine {
             return Err(MachineError::Decided(format!("{order} was confirmed")));
         }
         if let Some(window) = self.window.clone() {
-            match self.decide(Decided::Reverted, why, now) {
+            match self.decide(&Verdict::reverted(reason, now)) {
                 Err(MachineError::Decided(why)) => {
                     (self.window, self.due) = (None, Due::Settle(window.order));
                     self.settle()?;
@@ -96,23 +97,17 @@ impl Machine {
     }
 
     /// Makes the verdict, or finds that the same one was made.
-    pub(super) fn decide(&self, decided: Decided, why: &str, now: i64) -> Result<(), MachineError> {
+    fn decide(&self, verdict: &Verdict) -> Result<(), MachineError> {
         if self.look_only {
             return Err(MachineError::LookOnly);
         }
-        let verdict = Verdict {
-            version: WINDOW_VERSION,
-            decided,
-            why: why.to_owned(),
-            at: now,
-        };
-        match self.with_reserve(|state| window::decide(state, &verdict)) {
+        match self.with_reserve(|state| window::decide(state, verdict)) {
             Ok(()) => {
                 cut("host::verdict::given");
                 Ok(())
             }
             Err(e) if e.is_exists() => match window::standing(self.state())?.map(|s| s.verdict) {
-                Some(FoundVerdict::Given(first)) if first.decided == decided => Ok(()),
+                Some(FoundVerdict::Given(first)) if first.decided == verdict.decided => Ok(()),
                 Some(FoundVerdict::Given(first)) => Err(MachineError::Decided(first.why)),
                 _ => Err(e.into()),
             },
@@ -141,6 +136,7 @@ impl Machine {
         let Some(journal) = window::journal(self.state())? else {
             // Without a way back the machine is neither old nor new as far as anybody knows.
             tracing::error!("the undo journal cannot be read; the window is set aside as window.broken");
+            self.note_taken_back();
             window::set_aside(self.state())?;
             self.due = Due::Nothing;
             self.ledger = LedgerState::Unknown {
@@ -178,6 +174,7 @@ impl Machine {
             }
         }
         self.due = Due::WalkBack;
+        self.note_taken_back();
         match barred {
             _ if !faults => window::close(self.state())?,
             Barred::Stay => return Ok(lines.into_values().collect()),
@@ -185,6 +182,13 @@ impl Machine {
         }
         self.due = Due::Nothing;
         Ok(lines.into_values().collect())
+    }
+
+    /// So that a start that finds the window closed, and nothing written by the agent, does not begin it again.
+    fn note_taken_back(&self) {
+        if let Err(error) = self.with_reserve(window::note_taken_back) {
+            tracing::warn!(%error, "what was taken back cannot be noted");
+        }
     }
 
     /// Does it; once more with the reserve given back when there is no room.

@@ -9,6 +9,7 @@ use meshplan_schemas::wire::FromHost;
 use serde::{Deserialize, Serialize};
 
 use super::Started;
+use crate::pure::confirm::Reason;
 use crate::pure::orders::{Anchor, Kept, Slot};
 
 /// What happens.
@@ -91,7 +92,7 @@ pub enum ApplyEnd {
     /// Done; the window waits for its confirm.
     WindowOpen,
     /// A resource failed and everything is back.
-    Reverted(String),
+    Reverted(Reason),
     /// Refused before anything was touched.
     NotBegun(String),
 }
@@ -164,7 +165,7 @@ pub enum Job {
     /// What was done stays.
     Confirm,
     /// Everything goes back.
-    Revert(String),
+    Revert(Reason),
     /// Put drift right.
     Repair(Box<Kept<Declaration>>),
 }

@@ -130,7 +130,9 @@ fn a_failed_resource_takes_all_back_and_its_module_alone_is_remembered() {
     node.ends = vec![Applied {
         lines: vec![line("web.conf", Outcome::Failed, "no such user")],
         failed: true,
-        ..applied(ApplyEnd::Reverted("web.conf: no such user".into()))
+        ..applied(ApplyEnd::Reverted(confirm::Reason::Resource(
+            "web.conf: no such user".into(),
+        )))
     }];
     node.declare(&sample::declaration(1, &[("db", "db-1"), ("web", "web-1")]));
     assert_eq!(node.state(), (1, DeclarationState::Reverted));
@@ -376,7 +378,7 @@ proptest! {
                 5 => { node.on(Event::Look(1)); }
                 6 => { node.on(Event::Tick); }
                 7 => {
-                    node.ends = vec![applied(ApplyEnd::Reverted("no".into()))];
+                    node.ends = vec![applied(ApplyEnd::Reverted(confirm::Reason::Resource("no".into())))];
                     node.work();
                 }
                 _ => node.work(),

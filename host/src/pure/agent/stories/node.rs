@@ -92,6 +92,7 @@ impl Node {
             confirmed,
             policy: None,
             ledger_lost: None,
+            taken_back: None,
             broken: vec![],
         })));
     }

@@ -154,3 +154,22 @@ fn a_newer_epoch_that_comes_inside_the_window_does_not_drop_the_one_that_is_judg
     );
     assert_eq!(node.epoch_state(), (10, EpochState::Staged));
 }
+
+// holds: EP-2
+#[test]
+fn an_authentic_epoch_that_is_refused_does_not_have_a_reverted_one_tried_again() {
+    let mut node = Node::new();
+    node.order(sample::text(&policy(7, 40, Targeting::everyone(), vec![])));
+    node.tick(60);
+    assert_eq!(node.epoch_state(), (7, EpochState::Reverted));
+    let mut newer = policy(8, 50, Targeting::everyone(), vec![]);
+    newer.min_daemon_version = Some(Version::new(99, 0, 0));
+    node.order(sample::text(&newer));
+    assert_eq!(node.epoch_state(), (8, EpochState::Rejected));
+    node.tick(1);
+    assert!(
+        node.jobs.is_empty() && node.agent.standing.window.is_none(),
+        "tried again"
+    );
+    assert_eq!(node.epoch_state(), (8, EpochState::Rejected));
+}

@@ -29,10 +29,13 @@ use crate::edge::store::orders::{OrderKind, SignedOrder};
 use crate::edge::store::{Store, StoreError};
 use crate::pure::act::{Act, Order};
 use crate::pure::decide::{Contents, DecideError, Known, Settings, Tree, decide};
+use crate::pure::journal;
 use crate::pure::note;
 use crate::pure::scope::Scope;
 use crate::pure::snapshot::Snapshot;
 
+/// The term of the lease: 1 until there is more than one reconciler (LK-6).
+const TERM: u64 = 1;
 /// How often one pass decides before it lets others run; a rest is a rest well before.
 const ROUNDS: usize = 64;
 /// How long a timestamp holds where no tree says so, in seconds (SG-9).
@@ -189,14 +192,14 @@ impl Engine {
             .await?;
         let mut next = None;
         for _ in 0..ROUNDS {
-            let act = if news.is_empty() && self.nothing_is_open().await? {
+            let mut act = if news.is_empty() && self.nothing_is_open().await? {
                 Act::default()
             } else {
                 self.decide_once(&news).await?
             };
             let rest = act.is_empty() && news.is_empty();
             if !rest {
-                match self.carry_out(&act, &news).await {
+                match self.carry_out(&mut act, &news).await {
                     Ok(()) => {}
                     // Another act came between: decide on what is there now.
                     Err(PassError::Store(StoreError::Moved { .. })) => continue,
@@ -331,7 +334,7 @@ impl Engine {
     }
 
     /// Signs, stores in one transaction, publishes.
-    async fn carry_out(&self, act: &Act, news: &News) -> Result<(), PassError> {
+    async fn carry_out(&self, act: &mut Act, news: &News) -> Result<(), PassError> {
         let signed = self.sign(act)?;
         fail::fail_point!("pass-before-store");
         self.store
@@ -359,7 +362,7 @@ impl Engine {
         Ok(())
     }
 
-    fn sign(&self, act: &Act) -> Result<Signed, PassError> {
+    fn sign(&self, act: &mut Act) -> Result<Signed, PassError> {
         let author = &*self.signers.author;
         let mut signed = Signed {
             epochs_standing: act.standing.clone().unwrap_or_default(),
@@ -400,6 +403,9 @@ impl Engine {
                 }
             });
         }
+        let heads = signed.orders.iter().filter(|o| o.kind == OrderKind::Head);
+        let heads = heads.map(|o| (o.number, o.envelope.clone())).collect();
+        journal::write(act, TERM, &heads);
         for block in &act.blocks {
             let signature = author.sign(&note::signed_bytes(&block.text))?;
             let text = note::seal(&block.text, &author.key_id(), &signature);

@@ -15,6 +15,7 @@ use crate::pure::act::Order;
 use crate::pure::compose::Composed;
 use crate::pure::delivery::{Delivery, Leg, Reached};
 use crate::pure::diff::{PolicyOnNode, policy_on_nodes};
+use crate::pure::journal::HEAD;
 use crate::pure::scope::Scope;
 use crate::pure::snapshot::{ContentRef, StandingEpoch};
 use declarations::{Urgency, declare, policy_on};
@@ -23,14 +24,15 @@ use epochs::{abort, release};
 mod declarations;
 mod epochs;
 
-/// Signs the list forward when it is a leg: the list goes first and only forward (DL-3). Its revision.
+/// Signs the list forward when it is a leg: the list goes first and only forward (DL-3). The facts for the note: its
+/// revision, and the head itself where it changes who signs or where hosts find us (DL-9).
 pub(super) fn list(
     draft: &mut Draft<'_>,
     delivery: &mut Delivery,
     tree: &Composed,
-) -> Result<Option<u64>, DecideError> {
+) -> Result<Vec<(String, String)>, DecideError> {
     let Some(leg) = delivery.legs.iter().find(|leg| leg.scope == Scope::List) else {
-        return Ok(None);
+        return Ok(Vec::new());
     };
     draft.counters.revision += 1;
     let before = draft.known.snapshot.head.as_ref();
@@ -66,6 +68,7 @@ pub(super) fn list(
                 .require_trusted_clock_for_scheduled_activation,
         },
     };
+    let new_trust = before.is_none_or(|b| b.authors != head.authors || b.reconcilers != head.reconcilers);
     let accepted = ContentRef {
         digest: leg.digest,
         commit: delivery.commit.clone(),
@@ -78,7 +81,11 @@ pub(super) fn list(
     if let Some(walk) = delivery.walk.as_mut() {
         walk.revision = draft.counters.revision;
     }
-    Ok(Some(draft.counters.revision))
+    let mut facts = vec![("List-Revision".to_owned(), draft.counters.revision.to_string())];
+    if new_trust {
+        facts.push((HEAD.to_owned(), draft.counters.revision.to_string()));
+    }
+    Ok(facts)
 }
 
 fn leaf_hashes(leaves: &[Leaf]) -> Result<Vec<merkle::Hash>, serde_json::Error> {

@@ -513,22 +513,40 @@ pub(super) fn begin_on_word(
         .filter(|_| may_judge)
         .collect();
     let plan = plan_for(&tree, &delivery.legs).cloned();
-    draft.transit(
-        delivery,
-        State::Delivering,
-        Code::Go,
-        actor,
-        why.to_owned(),
-        Vec::new(),
-    )?;
     delivery.walk = Some(new_walk(
         &tree,
         plan.as_ref(),
         excused,
         delivery.inherited.as_ref(),
     ));
-    orders::list(draft, delivery, &tree)?;
+    let mut facts = gate_facts(&tree, delivery, plan.as_ref());
+    facts.extend(orders::list(draft, delivery, &tree)?);
+    draft.transit(
+        delivery,
+        State::Delivering,
+        Code::Go,
+        actor,
+        why.to_owned(),
+        facts,
+    )?;
     Ok(None)
+}
+
+/// What was decided at the gate, with the digests that it was decided on (DL-9).
+fn gate_facts(tree: &Composed, delivery: &Delivery, plan: Option<&PlanDoc>) -> Vec<(String, String)> {
+    let by = plan.map_or("built-in", |p| p.name.as_str());
+    let mut facts = vec![("Gate".to_owned(), format!("{by} {}", tree.gate_digest))];
+    facts.extend(delivery.legs.iter().map(|leg| {
+        let machines = match leg.nodes.len() {
+            0 => String::new(),
+            n => format!(" on {n}"),
+        };
+        (
+            "Leg".to_owned(),
+            format!("{} {}{machines}", leg.scope, leg.digest),
+        )
+    }));
+    facts
 }
 
 fn begin(
@@ -544,13 +562,12 @@ fn begin(
     }
     delivery.walk = Some(new_walk(tree, plan, excused, delivery.inherited.as_ref()));
     let list = orders::list(draft, delivery, tree)?;
-    let scopes: Vec<String> = delivery.legs.iter().map(|l| l.scope.to_string()).collect();
     let by = plan.map_or_else(
         || "the built-in plan".to_owned(),
         |p| format!("the plan {}", p.name),
     );
-    let mut facts = vec![("Scopes".to_owned(), scopes.join(", "))];
-    facts.extend(list.map(|revision| ("List-Revision".to_owned(), revision.to_string())));
+    let mut facts = gate_facts(tree, delivery, plan);
+    facts.extend(list);
     facts.extend(
         delivery
             .skipped

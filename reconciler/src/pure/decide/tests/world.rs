@@ -374,6 +374,8 @@ impl World {
                     revision: head.revision,
                     digest,
                     oldest_accepted: head.oldest_accepted,
+                    authors: head.authors,
+                    reconcilers: head.reconcilers,
                 });
             }
             Order::Declaration { declaration } => self.declarations.push(declaration),

@@ -109,6 +109,16 @@ pub enum Refusal {
         /// The mark.
         mark: u64,
     },
+    /// Of an era that no list has begun.
+    #[error(
+        "of era {found}, the era is {mark}: only roots of trust begin another, and this build knows none"
+    )]
+    HigherEra {
+        /// The payload's.
+        found: u64,
+        /// The mark.
+        mark: u64,
+    },
     /// Below the mark.
     #[error("{order} {found} is older than {mark}, the highest verified")]
     Replayed {
@@ -182,7 +192,7 @@ impl Refusal {
             Self::Schema { .. } | Self::NotUnderstood(_) => "not_understood",
             Self::OtherFleet { .. } => "other_fleet",
             Self::OtherNode { .. } => "other_node",
-            Self::LowerEra { .. } => "era",
+            Self::LowerEra { .. } | Self::HigherEra { .. } => "era",
             Self::Replayed { .. } => "replayed",
             Self::Conflict { .. } => "conflict",
             Self::FastForward { .. } | Self::Ahead(_) => "fast_forward",
@@ -228,7 +238,16 @@ fn open<P: Payload>(bytes: &[u8], keys: &[Author]) -> Result<(P, Envelope), Refu
     Ok((payload, envelope))
 }
 
-fn header(known: &Known<'_>, header: &Header<'_>, reasons: &mut Vec<Refusal>) {
+/// Whether an order may name an era that is not verified yet. An author who could would be followed by nobody again.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Era {
+    /// The first list that a judge takes says which era it is.
+    Open,
+    /// Everything else stays in the era of the marks.
+    Fixed,
+}
+
+fn header(known: &Known<'_>, header: &Header<'_>, era: Era, reasons: &mut Vec<Refusal>) {
     if header.schema > SCHEMA {
         reasons.push(Refusal::Schema { found: header.schema });
     }
@@ -245,6 +264,12 @@ fn header(known: &Known<'_>, header: &Header<'_>, reasons: &mut Vec<Refusal>) {
     }
     if header.era < known.marks.era {
         reasons.push(Refusal::LowerEra {
+            found: header.era,
+            mark: known.marks.era,
+        });
+    }
+    if header.era > known.marks.era && era == Era::Fixed {
+        reasons.push(Refusal::HigherEra {
             found: header.era,
             mark: known.marks.era,
         });
@@ -325,15 +350,14 @@ pub fn epoch(bytes: &[u8], known: &Known<'_>) -> Result<Judged<Epoch>, Vec<Refus
             must_understand: &payload.must_understand,
             fields: EPOCH_FIELDS,
         },
+        Era::Fixed,
         &mut reasons,
     );
     let standing = known
         .in_force
         .iter()
         .any(|e| e.epoch == payload.epoch && e.digest == digest);
-    // A new era restarts the numbers (SG-11).
-    let mark = known.marks.epoch.filter(|_| payload.era <= known.marks.era);
-    let duplicate = match number("epoch", payload.epoch, digest, mark) {
+    let duplicate = match number("epoch", payload.epoch, digest, known.marks.epoch) {
         Ok(duplicate) => duplicate,
         Err(Refusal::Replayed { .. }) if standing => false,
         Err(reason) => {
@@ -373,6 +397,7 @@ pub fn declaration(bytes: &[u8], known: &Known<'_>) -> Result<Judged<Declaration
             must_understand: &payload.must_understand,
             fields: DECLARATION_FIELDS,
         },
+        Era::Fixed,
         &mut reasons,
     );
     if let Some(own) = known.node.filter(|own| *own != payload.node) {
@@ -381,7 +406,7 @@ pub fn declaration(bytes: &[u8], known: &Known<'_>) -> Result<Judged<Declaration
             own,
         });
     }
-    let mark = known.marks.sequence.filter(|_| payload.era <= known.marks.era);
+    let mark = known.marks.sequence;
     let mut duplicate = false;
     match (payload.sequence, mark) {
         (0, Some(mark)) if !(mark.number == 0 && mark.digest == digest) => {
@@ -419,6 +444,11 @@ pub fn fleet_head(bytes: &[u8], known: &Known<'_>) -> Result<Judged<FleetHead>, 
             must_understand: &payload.must_understand,
             fields: HEAD_FIELDS,
         },
+        if known.marks.revision.is_none() {
+            Era::Open
+        } else {
+            Era::Fixed
+        },
         &mut reasons,
     );
     // Signatures count by distinct decoded key, whatever ids they carry (SG-6).
@@ -436,7 +466,7 @@ pub fn fleet_head(bytes: &[u8], known: &Known<'_>) -> Result<Judged<FleetHead>, 
     if payload.authors.is_empty() {
         reasons.push(Refusal::DropsAllAuthors);
     }
-    let mark = known.marks.revision.filter(|_| payload.era <= known.marks.era);
+    let mark = known.marks.revision;
     let duplicate = number("revision", payload.revision, digest, mark).unwrap_or_else(|reason| {
         reasons.push(reason);
         false
@@ -462,6 +492,7 @@ pub fn timestamp(bytes: &[u8], known: &Known<'_>) -> Result<Judged<Timestamp>, V
             must_understand: &payload.must_understand,
             fields: TIMESTAMP_FIELDS,
         },
+        Era::Fixed,
         &mut reasons,
     );
     let issued = u64::try_from(payload.issued_at).unwrap_or(0);

@@ -5,7 +5,7 @@ use meshplan_schemas::digest::Digest;
 use meshplan_schemas::epoch::Epoch;
 use meshplan_schemas::fleet_list::{FleetHead, ProvenLeaf};
 use meshplan_schemas::lifecycle::epoch::EpochState;
-use meshplan_schemas::report::Mark;
+use meshplan_schemas::report::{Mark, Marks};
 
 use super::{Agent, Busy, Effect};
 use crate::pure::admit::{self, Admission, Bench, Refused, Source};
@@ -217,7 +217,14 @@ impl Agent {
     /// The marks go to disk before anything else that the order causes (SG-5); an order was verified with them, so
     /// they are no longer lost.
     fn save_marks(&mut self, era: u64) {
-        self.marks.era = self.marks.era.max(era);
+        if era > self.marks.era {
+            // A new era restarts the numbers (SG-11); only a head begins one.
+            self.marks = Marks {
+                era,
+                revision: self.marks.revision,
+                ..Marks::default()
+            };
+        }
         self.marks_lost = false;
         // A new head has set it before it is held itself.
         let anchor = self.anchor.clone().or_else(|| self.orders.anchor(None));

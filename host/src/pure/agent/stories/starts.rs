@@ -233,3 +233,27 @@ fn a_failed_resource_is_remembered_though_the_host_died_before_it_could_tell() {
     assert!(node.disk_known_bad.get(&sample::digest("web-1")).is_some());
     assert!(node.disk_known_bad.get(&sample::digest("db-1")).is_none());
 }
+
+// holds: SG-11
+#[test]
+fn an_author_cannot_raise_the_era_and_so_lock_everybody_out() {
+    let mut node = Node::new();
+    node.order(sample::text(&sample::head(2, &[1, 3]).0));
+    let mut order = sample::declaration(1, &[("web", "web-1")]);
+    order.era = u64::MAX;
+    node.declare(&order);
+    let mut head = sample::head(3, &[1, 3]).0;
+    head.era = 1;
+    node.order(sample::text(&head));
+    let codes: Vec<_> = node
+        .agent
+        .standing
+        .refused
+        .iter()
+        .map(|r| r.code.as_str())
+        .collect();
+    assert_eq!(codes, ["era", "era"]);
+    assert_eq!(node.agent.marks.era, 0);
+    node.declare(&sample::declaration(1, &[("web", "web-1")]));
+    assert_eq!(node.state().1, DeclarationState::AwaitingConfirm);
+}

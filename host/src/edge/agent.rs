@@ -181,6 +181,9 @@ pub async fn run(setup: Setup, clock: Clock) -> Result<Standing, RunError> {
                 }
             }
             () = tokio::time::sleep_until(due) => {
+                if running.is_none() && shell.agent.standing().window.is_none() {
+                    shell.clock.set_anew();
+                }
                 shell.event(Event::Tick)?;
                 shell.report_event(outbound::Event::Tick, "");
                 due = Instant::now() + shell.sleep();

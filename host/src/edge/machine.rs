@@ -230,11 +230,10 @@ impl Machine {
             .collect()
     }
 
-    /// Gives the reserved room back, so that a failure can still be recorded on a full disk; the next apply takes
-    /// it again.
+    /// As [`release_reserve`], of this machine's state folder.
     pub fn release_reserve(&self) {
         if !self.look_only {
-            room::release(self.state());
+            release_reserve(self.state());
         }
     }
 
@@ -306,6 +305,12 @@ impl Machine {
             Err(e) => Err(e.into()),
         }
     }
+}
+
+/// Gives the reserved room of a state folder back, so that a failure can still be recorded on a full disk; the next
+/// apply takes it again.
+pub fn release_reserve(state: &dyn Disk) {
+    room::release(state);
 }
 
 /// Where the first originals of found files are kept (HR-8).

@@ -107,6 +107,9 @@ pub enum Why {
         "the newest timestamp of this host has run out; a list or declaration counts only inside a session"
     )]
     Stale,
+    /// It cannot be kept.
+    #[error("{0}")]
+    NoRoom(String),
     /// A head that does not follow the one before.
     #[error("revision {found} names another head as the one before it than the one that is held")]
     Previous {
@@ -136,6 +139,7 @@ impl Why {
             Self::MarksLost => "marks_lost",
             Self::NoTrust => "no_trust",
             Self::Stale => "stale",
+            Self::NoRoom(_) => "disk_full",
             Self::Previous { .. } => "conflict",
             Self::Proof(_) => "proof",
             Self::OtherRecord { .. } => "other_node",
@@ -295,6 +299,17 @@ fn finish<P>(
             text: text.to_owned(),
         })),
         Err(reasons) => refused(text, reasons.into_iter().map(Why::Judge).collect()),
+    }
+}
+
+/// Refuses what would be taken, because there is no room to keep it: nothing is begun whose order is not on disk.
+#[must_use]
+pub fn without_room(admission: Admission, text: &str, lacking: String) -> Admission {
+    match admission {
+        Admission::Duplicate | Admission::Refused(_) => admission,
+        Admission::Head(_) | Admission::Timestamp(_) | Admission::Epoch(_) | Admission::Declaration(_) => {
+            refused(text, vec![Why::NoRoom(lacking)])
+        }
     }
 }
 

@@ -104,6 +104,8 @@ pub struct Agent {
     /// Something changed that a report says.
     changed: bool,
     last_failure: String,
+    /// Why the next order cannot be kept.
+    lacking: Option<String>,
     effects: Vec<Effect>,
 }
 
@@ -139,6 +141,7 @@ impl Agent {
             next_reconcile: now,
             changed: false,
             last_failure: String::new(),
+            lacking: None,
             effects: Vec::new(),
         }
     }
@@ -197,6 +200,11 @@ impl Agent {
     /// The refused orders were said in a report; they are not said again.
     pub fn refusals_said(&mut self) {
         self.standing.refused.clear();
+    }
+
+    /// Says why the next order cannot be kept: one that would be taken is refused then (B40).
+    pub fn lacks_room(&mut self, why: Option<String>) {
+        self.lacking = why;
     }
 
     /// Takes an event.

@@ -104,6 +104,7 @@ impl Shell {
             started_at: now,
             instance,
             boot_id,
+            unwritten: Unwritten::default(),
             to_link: VecDeque::new(),
             renewing: 0,
             machine: Some(machine),

@@ -295,6 +295,30 @@ fn a_look_asks_the_probes_afresh_and_then_reports_under_its_id() {
     assert_eq!(node.reports.last(), Some(&Cause::Look(42)));
 }
 
+// holds: DL-5
+#[test]
+fn a_flood_of_looks_asks_the_probes_once_and_then_for_the_newest() {
+    let mut node = Node::new();
+    for id in 1..100 {
+        node.on(Event::Look(id));
+    }
+    let looks = |node: &Node| {
+        let asked = node.asked.iter().filter(|p| matches!(p, Purpose::Look(_)));
+        asked.copied().collect::<Vec<_>>()
+    };
+    assert_eq!(looks(&node), [Purpose::Look(1)]);
+    let answer = |id| Event::Probed {
+        purpose: Purpose::Look(id),
+        lines: vec![],
+    };
+    node.on(answer(1));
+    assert_eq!(looks(&node), [Purpose::Look(1), Purpose::Look(99)]);
+    node.on(answer(99));
+    assert_eq!(node.reports.last(), Some(&Cause::Look(99)));
+    node.on(Event::Look(100));
+    assert_eq!(looks(&node).len(), 3);
+}
+
 // holds: HR-13
 #[test]
 fn an_answer_of_probes_that_were_asked_for_a_former_window_is_not_counted() {

@@ -15,6 +15,9 @@ use semver::Version;
 
 use super::orders::{Anchor, Kept, Orders};
 
+/// The longest reason of a refusal in a report, in bytes.
+const REASON_BYTES: usize = 500;
+
 /// From where an order comes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Source {
@@ -166,9 +169,18 @@ impl Refused {
             order: self.order.clone(),
             number: self.number,
             code: self.code().to_owned(),
-            reason: self.reason(),
+            reason: shortened(&self.reason()),
         }
     }
+}
+
+/// The start of words that may come from a forger: a report is no place to fill.
+fn shortened(words: &str) -> String {
+    let end = (0..=REASON_BYTES.min(words.len()))
+        .rev()
+        .find(|at| words.is_char_boundary(*at))
+        .unwrap_or(0);
+    words.get(..end).unwrap_or_default().to_owned()
 }
 
 /// Judges an order by its exact text.

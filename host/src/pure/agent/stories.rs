@@ -260,6 +260,17 @@ fn an_order_for_which_there_is_no_room_is_refused_in_words_and_taken_when_there_
     assert_eq!(node.state(), (1, DeclarationState::AwaitingConfirm));
 }
 
+// holds: SG-5
+#[test]
+fn the_words_of_a_hostile_order_do_not_fill_a_report() {
+    let mut node = Node::new();
+    let mut order = sample::declaration(1, &[("web", "web-1")]);
+    order.must_understand = vec!["\u{e4}".repeat(100_000)];
+    node.declare(&order);
+    let refused = node.agent.standing.refused.first().unwrap();
+    assert!(refused.reason.len() <= 500 && refused.reason.contains('\u{e4}'));
+}
+
 // holds: HK-13
 #[test]
 fn slow_probes_are_not_asked_again_while_they_have_not_answered() {

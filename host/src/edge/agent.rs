@@ -235,6 +235,8 @@ impl Shell {
             return None;
         };
         let now = self.now();
+        let clock = self.clock;
+        machine.tell_time(move || clock.now().as_second());
         Some(tokio::task::spawn_blocking(move || {
             let done = worker::work(&mut machine, job, now);
             (machine, done)

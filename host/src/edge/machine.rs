@@ -194,6 +194,9 @@ enum Due {
     Settle(Order),
 }
 
+/// Tells unix seconds.
+type Time = Box<dyn Fn() -> i64 + Send>;
+
 /// The node's files.
 pub struct Machine {
     setup: Setup,
@@ -201,6 +204,8 @@ pub struct Machine {
     window: Option<Window>,
     due: Due,
     look_only: bool,
+    /// Tells unix seconds while a job runs; without it no deadline of an apply is judged.
+    time: Option<Time>,
     /// When drift of a resource was put right, unix seconds (HR-17).
     repairs: BTreeMap<ResourceName, Vec<i64>>,
 }
@@ -210,6 +215,19 @@ impl Machine {
     #[must_use]
     pub fn ledger(&self) -> &LedgerState {
         &self.ledger
+    }
+
+    /// By what the deadline of an apply is judged between its steps.
+    pub fn tell_time(&mut self, time: impl Fn() -> i64 + Send + 'static) {
+        self.time = Some(Box::new(time));
+    }
+
+    /// Why an apply goes on no longer, once its deadline has passed.
+    fn too_late(&self) -> Option<String> {
+        let (time, window) = (self.time.as_ref()?, self.window.as_ref()?);
+        let over = time().saturating_sub(window.apply_deadline);
+        let secs = window.apply_deadline.saturating_sub(window.opened_at);
+        (over >= 0).then(|| format!("{} was not applied within {secs} s (`apply_secs`)", window.order))
     }
 
     /// The open, undecided window.
@@ -230,11 +248,10 @@ impl Machine {
             .collect()
     }
 
-    /// Gives the reserved room back, so that a failure can still be recorded on a full disk; the next apply takes
-    /// it again.
+    /// As [`release_reserve`], of this machine's state folder.
     pub fn release_reserve(&self) {
         if !self.look_only {
-            room::release(self.state());
+            release_reserve(self.state());
         }
     }
 
@@ -306,6 +323,12 @@ impl Machine {
             Err(e) => Err(e.into()),
         }
     }
+}
+
+/// Gives the reserved room of a state folder back, so that a failure can still be recorded on a full disk; the next
+/// apply takes it again.
+pub fn release_reserve(state: &dyn Disk) {
+    room::release(state);
 }
 
 /// Where the first originals of found files are kept (HR-8).

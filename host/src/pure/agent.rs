@@ -34,6 +34,9 @@ pub const RECONCILE_SECS: u32 = 300;
 /// How often a report is made when the reconciler has not said, in seconds (`heartbeat_secs`, FR-16).
 pub const HEARTBEAT_SECS: u32 = 30;
 
+/// The longest time between reports that a reconciler may ask for, in seconds.
+const HEARTBEAT_MOST_SECS: u32 = 3600;
+
 /// What the agent is and holds when it starts.
 #[derive(Debug)]
 pub struct Given {
@@ -91,6 +94,8 @@ pub struct Agent {
     busy: Busy,
     /// The window whose probes were asked and have not answered.
     asking: Option<u64>,
+    /// The look whose probes were asked, and the newest one that came meanwhile.
+    looking: Option<(u64, Option<u64>)>,
     /// Counts windows, so that an answer of probes is counted for the window that asked.
     serial: u64,
     ledger_lost: bool,
@@ -104,6 +109,8 @@ pub struct Agent {
     /// Something changed that a report says.
     changed: bool,
     last_failure: String,
+    /// Why the next order cannot be kept.
+    lacking: Option<String>,
     effects: Vec<Effect>,
 }
 
@@ -129,6 +136,7 @@ impl Agent {
             known_bad: given.known_bad,
             busy: Busy::Starting,
             asking: None,
+            looking: None,
             serial: 0,
             ledger_lost: false,
             link_up: false,
@@ -139,6 +147,7 @@ impl Agent {
             next_reconcile: now,
             changed: false,
             last_failure: String::new(),
+            lacking: None,
             effects: Vec::new(),
         }
     }
@@ -199,6 +208,11 @@ impl Agent {
         self.standing.refused.clear();
     }
 
+    /// Says why the next order cannot be kept: one that would be taken is refused then (B40).
+    pub fn lacks_room(&mut self, why: Option<String>) {
+        self.lacking = why;
+    }
+
     /// Takes an event.
     pub fn on(&mut self, event: Event, now: i64) -> Vec<Effect> {
         match event {
@@ -211,13 +225,10 @@ impl Agent {
             Event::Order(text) => self.order(&text, now),
             Event::Record(proof) => self.record(*proof, now),
             Event::Current => self.current(),
-            Event::Look(id) => {
-                let probes = self.probes();
-                self.effects.push(Effect::AskProbes(Purpose::Look(id), probes));
-            }
+            Event::Look(id) => self.look(id),
             Event::Restarting { secs } => self.window_event(confirm::Event::Restarting { secs }, now),
             Event::Heartbeat { secs } => {
-                self.heartbeat_secs = secs.max(1);
+                self.heartbeat_secs = secs.clamp(1, HEARTBEAT_MOST_SECS);
                 self.next_heartbeat = now.saturating_add(i64::from(self.heartbeat_secs));
             }
             Event::Done(done) => self.done(*done, now),

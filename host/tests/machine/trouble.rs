@@ -357,3 +357,27 @@ fn what_failed_or_is_refused_is_said_by_every_repair_until_it_is_done() {
     world.root.plant(&path("/barred/x"), b"", 0o644);
     assert_eq!(outcome(&mut machine, "web.bad"), Some(Outcome::Refused));
 }
+
+// holds: HR-5
+#[test]
+fn an_apply_that_takes_longer_than_it_may_is_taken_back_between_two_steps() {
+    let world = World::new();
+    let mut machine = world.machine();
+    let before = world.targets();
+    let mut decl = Decl::new(1).with(
+        "web",
+        vec![file("f", "/f", "x"), file("g", "/g", "x"), file("h", "/h", "x")],
+    );
+    decl.declaration.on_failure = OnFailure::Keep;
+    decl.declaration.apply_secs = 60;
+    let asked = std::sync::atomic::AtomicI64::new(0);
+    // A minute goes by with each step.
+    machine.tell_time(move || 10 + 59 * asked.fetch_add(1, std::sync::atomic::Ordering::Relaxed));
+    let applied = machine.apply(&decl.get(), decl.digest(), 10).unwrap();
+    let End::Reverted { reason } = &applied.end else {
+        panic!("{applied:?}")
+    };
+    assert!(!reason.blames_content());
+    assert!(reason.to_string().contains("within 60 s"), "{reason}");
+    assert_eq!(world.targets(), before);
+}

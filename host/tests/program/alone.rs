@@ -239,3 +239,19 @@ fn a_window_of_another_boot_goes_back_though_the_membership_cannot_be_read() {
     assert_ne!(world.say(&["apply", "--once"]).0, 0);
     assert_eq!(world.file("etc/web.conf"), None, "it waits for a membership");
 }
+
+// holds: SG-5
+#[test]
+fn numbers_that_are_gone_are_a_loss_and_not_a_first_start() {
+    let world = World::enrolled(NOBODY);
+    assert_eq!(world.say(&["apply", "--once"]).0, 0);
+    for file in ["marks.a", "marks.b"] {
+        std::fs::remove_file(world.state().join(file)).unwrap();
+    }
+    world.say(&["apply", "--once"]);
+    let (_, words) = world.say(&["journal"]);
+    assert!(
+        words.contains("both files with the highest numbers are gone"),
+        "{words}"
+    );
+}

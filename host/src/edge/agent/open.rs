@@ -58,7 +58,8 @@ impl Shell {
                 broken.extend(words);
                 Some((file.marks, file.anchor))
             }
-            Held::Never if held.declaration.is_none() && held.epochs.is_empty() => {
+            // A head without numbers is a loss as well: only enrolment comes before both.
+            Held::Never if held.head.is_none() && held.declaration.is_none() && held.epochs.is_empty() => {
                 enrolled(&*disk, &mut held, &mut pair)?
             }
             Held::Never => {
@@ -104,6 +105,7 @@ impl Shell {
             started_at: now,
             instance,
             boot_id,
+            unwritten: Unwritten::default(),
             to_link: VecDeque::new(),
             renewing: 0,
             machine: Some(machine),

@@ -111,7 +111,7 @@ impl Machine {
         if let Some(why) = self.begin(&survey, &window)? {
             let lines = lines
                 .into_iter()
-                .chain(all_not_attempted(&survey.plan, &why))
+                .chain(not_attempted(&survey.plan.steps, &why))
                 .collect();
             return Ok(not_begun(why, lines, held));
         }
@@ -119,12 +119,20 @@ impl Machine {
             lines,
             ..Done::default()
         };
-        for step in &survey.plan.steps {
+        let mut late = None;
+        for (at, step) in survey.plan.steps.iter().enumerate() {
             cut("host::apply::step");
+            late = self.too_late();
+            if let Some(why) = &late {
+                let rest = survey.plan.steps.get(at..).unwrap_or_default();
+                done.lines.extend(not_attempted(rest, why));
+                break;
+            }
             self.step(step, &survey.wanted, &mut next, &mut done);
         }
         let failed = done.why.is_some();
         let revert = match &done.why {
+            _ if late.is_some() => late.map(Reason::Interrupted),
             Some(why) if declaration.on_failure == OnFailure::Revert => Some(Reason::Resource(why.clone())),
             _ => self
                 .with_reserve(|state| window::keep_ledger(state, &json(&next)))
@@ -535,8 +543,8 @@ fn all_skipped(plan: &Plan, first: &ResourceName) -> Vec<ResourceLine> {
     steps.collect()
 }
 
-fn all_not_attempted(plan: &Plan, why: &str) -> Vec<ResourceLine> {
-    let steps = plan.steps.iter().filter_map(|step| match step {
+fn not_attempted(steps: &[Step], why: &str) -> Vec<ResourceLine> {
+    let steps = steps.iter().filter_map(|step| match step {
         Step::Write(write) => Some((&write.record.name, write.record.asked)),
         _ => None,
     });

@@ -23,6 +23,7 @@ impl Machine {
             window: None,
             due: Due::Nothing,
             look_only: false,
+            time: None,
             repairs: BTreeMap::new(),
         };
         window::clear_beside(machine.state())?;
@@ -64,6 +65,7 @@ impl Machine {
             window,
             due: Due::Nothing,
             look_only: true,
+            time: None,
             repairs: BTreeMap::new(),
         })
     }

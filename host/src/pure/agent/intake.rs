@@ -32,6 +32,10 @@ impl Agent {
                 trusted_now: None,
             },
         );
+        let admission = match self.lacking.take() {
+            Some(lacking) => admit::without_room(admission, text, lacking),
+            None => admission,
+        };
         match admission {
             Admission::Duplicate => {}
             Admission::Refused(refused) => self.refuse(&refused, now),

@@ -89,6 +89,17 @@ impl Agent {
         }
     }
 
+    /// One round of probes at a time, however many looks come: the newest is answered when it is over.
+    pub(super) fn look(&mut self, id: u64) {
+        if let Some((asked, _)) = self.looking {
+            self.looking = Some((asked, Some(id)));
+            return;
+        }
+        self.looking = Some((id, None));
+        let probes = self.probes();
+        self.effects.push(Effect::AskProbes(Purpose::Look(id), probes));
+    }
+
     pub(super) fn probed(&mut self, purpose: Purpose, lines: Vec<ProbeLine>, now: i64) {
         self.standing.probes.clone_from(&lines);
         match purpose {
@@ -98,7 +109,12 @@ impl Agent {
                     self.window_event(confirm::Event::Probes(together(&lines)), now);
                 }
             }
-            Purpose::Look(id) => self.report(Cause::Look(id), now),
+            Purpose::Look(id) => {
+                self.report(Cause::Look(id), now);
+                if let Some((_, Some(next))) = self.looking.take() {
+                    self.look(next);
+                }
+            }
             Purpose::Start => {
                 self.effects.push(Effect::SaveStanding);
                 self.report(Cause::Start, now);

@@ -272,11 +272,12 @@ impl Engine {
                 trees.insert(commit, tree);
             }
         }
-        let newest = snapshot
+        let stored = snapshot
             .deliveries
             .values()
             .max_by_key(|d| d.order)
             .map(|d| &d.commit);
+        let newest = news.commits.last().map(|c| &c.commit).or(stored);
         if let Some(Tree::Composed(tree)) = newest.and_then(|commit| trees.get(commit)) {
             self.health.set_roster(Arc::clone(tree));
         }

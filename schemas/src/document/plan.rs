@@ -98,7 +98,9 @@ pub enum Legs {
 pub struct StageDoc {
     /// Its name.
     pub name: String,
-    /// The line of the plan's file on which it begins, from 1; 0 for a built-in one.
+    /// The line of the plan's file on which it begins, from 1; 0 for a built-in one. A place, no content: a comment
+    /// above it changes no digest.
+    #[serde(skip)]
     pub line: u32,
     /// Which machines.
     pub select: Select,

@@ -283,7 +283,10 @@ fn look_at(
             let over = machine
                 .healthy_since
                 .map_or(SignedDuration::ZERO, |since| now.duration_since(since));
-            let reason = format!("healthy {} times over {}", machine.healthy, in_words(over));
+            let reason = match machine.healthy {
+                1 => "healthy once".to_owned(),
+                n => format!("healthy {n} times over {}", in_words(over)),
+            };
             machine.verdict = Some(Verdict {
                 word: VerdictWord::Passed,
                 reason,

@@ -260,8 +260,18 @@ impl Agent {
             }
         }
         if self.busy != Busy::Starting && now >= self.next_heartbeat {
-            self.report(Cause::Heartbeat, now);
+            self.heartbeat(now);
         }
+    }
+
+    /// A heartbeat says how the node is now, not how it was when somebody last looked: its probes are asked first.
+    fn heartbeat(&mut self, now: i64) {
+        let probes = self.probes();
+        if probes.is_empty() || self.standing.window.is_some() {
+            return self.report(Cause::Heartbeat, now);
+        }
+        self.next_heartbeat = now.saturating_add(i64::from(self.heartbeat_secs));
+        self.effects.push(Effect::AskProbes(Purpose::Heartbeat, probes));
     }
 
     /// Any report is a sign of life: the next heartbeat counts from it.

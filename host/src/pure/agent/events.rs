@@ -106,6 +106,8 @@ pub enum Purpose {
     Look(u64),
     /// For the first report of this start.
     Start,
+    /// For the next heartbeat.
+    Heartbeat,
 }
 
 /// What follows. To be carried out in order.

@@ -115,6 +115,7 @@ impl Agent {
                     self.look(next);
                 }
             }
+            Purpose::Heartbeat => self.report(Cause::Heartbeat, now),
             Purpose::Start => {
                 self.effects.push(Effect::SaveStanding);
                 self.report(Cause::Start, now);

@@ -173,3 +173,17 @@ fn an_authentic_epoch_that_is_refused_does_not_have_a_reverted_one_tried_again()
     );
     assert_eq!(node.epoch_state(), (8, EpochState::Rejected));
 }
+
+// holds: HR-11
+#[test]
+fn a_heartbeat_says_how_the_probes_answer_now() {
+    let mut node = Node::new();
+    node.declare(&with_probe(sample::declaration(1, &[("web", "one")])));
+    node.link();
+    node.probes_say(Health::Healthy, "");
+    let (reports, asked) = (node.reports.len(), node.asked.len());
+    node.tick(i64::from(HEARTBEAT_SECS));
+    assert_eq!((node.reports.len(), node.asked.len()), (reports, asked + 1), "told before it was asked");
+    node.on(Event::Probed { purpose: Purpose::Heartbeat, lines: Vec::new() });
+    assert_eq!(node.reports.last(), Some(&Cause::Heartbeat));
+}

@@ -137,7 +137,7 @@ impl Reporter {
                 Err(e) if self.used - self.reserved >= UNKEPT => return Err(e),
                 // A failure must be told though the disk is full (B40).
                 Err(error) => {
-                    tracing::warn!(%error, "the counter of reports cannot be kept; it is kept in memory")
+                    tracing::warn!(%error, "the counter of reports cannot be kept; it is kept in memory");
                 }
             }
         }

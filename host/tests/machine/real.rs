@@ -361,3 +361,38 @@ fn the_reserve_gives_room_to_say_that_the_disk_is_full() {
     assert_eq!(fs::read_dir(node.root()).unwrap().count(), 0);
     drop(small);
 }
+
+// holds: HR-6
+#[test]
+fn the_state_folder_is_no_target_by_any_spelling() {
+    let node = Node::new();
+    let state = node.root().join("var/state");
+    fs::create_dir_all(&state).unwrap();
+    symlink("/var", node.root().join("v")).unwrap();
+    symlink("var/state", node.root().join("l")).unwrap();
+    let setup = Setup {
+        root: Arc::new(RealDisk::open(&node.root()).unwrap()),
+        state: Arc::new(RealDisk::open(&state).unwrap()),
+        state_inside: Some(path("/var/state")),
+        boot_id: "boot".to_owned(),
+        policy_out: None,
+    };
+    let (mut machine, _) = Machine::open(setup, 0).unwrap();
+    for bad in [
+        file("f", "/var/state/ledger.json", "x"),
+        file("f", "/l/ledger.json", "x"),
+        file("f", "/v/state/new/deep/f", "x"),
+        directory("f", "/v/state"),
+    ] {
+        let decl = Decl::new(1).with("web", vec![bad]);
+        let applied = machine.apply(&decl.get(), decl.digest(), 10).unwrap();
+        refused(&applied, "in the host's own state folder");
+    }
+    let near = Decl::new(1).with("web", vec![file("f", "/v/near", "x")]);
+    assert!(
+        machine
+            .apply(&near.get(), near.digest(), 10)
+            .unwrap()
+            .window_open()
+    );
+}

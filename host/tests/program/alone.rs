@@ -255,3 +255,16 @@ fn numbers_that_are_gone_are_a_loss_and_not_a_first_start() {
         "{words}"
     );
 }
+
+// holds: EP-2, RO-7
+#[test]
+fn a_window_that_nobody_judges_is_told_as_one_that_waits_for_the_host() {
+    let world = with_order(&declaration(1, "new\n", None));
+    let host = world.run(&[]);
+    poll("the window", || {
+        world.say(&["status"]).1.contains("is taken back at")
+    });
+    host.kill();
+    let (_, words) = world.say(&["status"]);
+    assert!(words.contains("is judged when the host runs again"), "{words}");
+}

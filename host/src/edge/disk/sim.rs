@@ -293,6 +293,26 @@ impl Disk for SimDisk {
         }))
     }
 
+    fn way(&self, path: Option<&TargetPath>) -> Result<Vec<(u64, u64)>, DiskError> {
+        let sim = self.lock();
+        let mut full = path.map_or_else(|| self.base.clone(), |path| self.full(path));
+        if path.is_some() {
+            full.pop();
+        }
+        let mut way = Vec::new();
+        loop {
+            let shown = full.join("/");
+            let ino = sim
+                .tree
+                .walk(&full)
+                .map_err(|kind| DiskError::new("look at the folders of", &shown, kind))?;
+            way.push((1, ino));
+            if full.pop().is_none() {
+                return Ok(way);
+            }
+        }
+    }
+
     fn read(&self, path: &TargetPath) -> Result<Vec<u8>, DiskError> {
         let sim = self.lock();
         let (_, ino) = self.named(&sim, "read", path)?;

@@ -1,6 +1,6 @@
 //! The way of a declaration on its node: queued, applying, awaiting confirm, then confirmed or back (HR-1, HR-5).
 
-use meshplan_schemas::declaration::Declaration;
+use meshplan_schemas::declaration::{Declaration, Mode};
 use meshplan_schemas::ident::{ModuleName, ResourceName};
 use meshplan_schemas::report::{
     DeclarationState, DeclarationStatus, Health, Outcome, ResourceLine, RollbackVerdict,
@@ -214,7 +214,8 @@ impl Agent {
                 .standing
                 .probes
                 .iter()
-                .find(|p| p.health == Health::Unhealthy)
+                // What is only looked at was not changed.
+                .find(|p| p.health == Health::Unhealthy && !self.only_observed(&p.name.module))
                 .map(|p| p.name.module.clone()),
             // Its words begin with the resource's name; after a crash nothing else is left.
             Reason::Resource(words) => {
@@ -223,6 +224,13 @@ impl Agent {
             }
             Reason::NoLink | Reason::CannotTell(_) | Reason::Interrupted(_) | Reason::NotBegun(_) => None,
         }
+    }
+
+    fn only_observed(&self, module: &ModuleName) -> bool {
+        let trying = self.orders.trying.iter().flat_map(|t| &t.payload.modules);
+        trying
+            .filter(|entry| entry.module == *module)
+            .any(|entry| entry.mode == Mode::Observe)
     }
 
     pub(super) fn declaration_status(

@@ -4,7 +4,7 @@ mod node;
 mod policy;
 mod starts;
 
-use meshplan_schemas::declaration::{Declaration, OnFailure};
+use meshplan_schemas::declaration::{Declaration, Mode, OnFailure};
 use meshplan_schemas::epoch::{InForce, Targeting};
 use meshplan_schemas::lifecycle::epoch::EpochState;
 use meshplan_schemas::report::{DeclarationState, Health, Outcome, ProbeLine, ResourceLine};
@@ -269,6 +269,24 @@ fn the_words_of_a_hostile_order_do_not_fill_a_report() {
     node.declare(&order);
     let refused = node.agent.standing.refused.first().unwrap();
     assert!(refused.reason.len() <= 500 && refused.reason.contains('\u{e4}'));
+}
+
+// holds: DL-14
+#[test]
+fn a_module_that_is_only_looked_at_is_never_blamed() {
+    let mut node = Node::new();
+    let mut order = with_probe(sample::declaration(1, &[("db", "db-1"), ("web", "web-1")]));
+    for entry in &mut order.modules {
+        if entry.module.to_string() == "web" {
+            entry.mode = Mode::Observe;
+        }
+    }
+    node.declare(&order);
+    node.probes_say(Health::Unhealthy, "HTTP 500");
+    node.tick(60);
+    assert_eq!(node.state(), (1, DeclarationState::Reverted));
+    assert!(node.agent.known_bad.get(&sample::digest("db-1")).is_some());
+    assert!(node.agent.known_bad.get(&sample::digest("web-1")).is_none());
 }
 
 // holds: HK-13

@@ -83,8 +83,12 @@ pub fn why(delivery: &Delivery, in_the_way: Option<&Delivery>, now: Timestamp) -
             });
         }
         final_state => {
+            let cause = delivery.walk.as_ref().and_then(|w| w.abort_cause.as_ref());
+            let because = cause.map_or_else(String::new, |c| {
+                format!(", because of {} in {}: {}", c.name, c.phase, c.reason)
+            });
             why.waits_for = format!(
-                "nothing: {final_state} since {} ({})",
+                "nothing: {final_state} since {} ({}{because})",
                 delivery.since, delivery.reason
             );
             why.next = "nothing".to_owned();

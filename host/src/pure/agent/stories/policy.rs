@@ -183,7 +183,14 @@ fn a_heartbeat_says_how_the_probes_answer_now() {
     node.probes_say(Health::Healthy, "");
     let (reports, asked) = (node.reports.len(), node.asked.len());
     node.tick(i64::from(HEARTBEAT_SECS));
-    assert_eq!((node.reports.len(), node.asked.len()), (reports, asked + 1), "told before it was asked");
-    node.on(Event::Probed { purpose: Purpose::Heartbeat, lines: Vec::new() });
+    assert_eq!(
+        (node.reports.len(), node.asked.len()),
+        (reports, asked + 1),
+        "told before it was asked"
+    );
+    node.on(Event::Probed {
+        purpose: Purpose::Heartbeat,
+        lines: Vec::new(),
+    });
     assert_eq!(node.reports.last(), Some(&Cause::Heartbeat));
 }

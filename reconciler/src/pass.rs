@@ -149,6 +149,8 @@ impl Engine {
                     "the pass failed and is tried again"
                 );
                 self.failing = true;
+                // What a look had brought may be lost with this pass; the cursor has not moved, so it is found again.
+                self.repository.look_now().say();
                 self.health
                     .set("pass", format!("the last pass failed: {}", chain(&error)));
                 self.clock

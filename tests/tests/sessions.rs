@@ -13,7 +13,9 @@ use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
-use meshplan_host::edge::link::{DIRECT, LinkEvent, Membership, RENEWED, ToLink, spawn};
+use meshplan_host::edge::link::{
+    DIRECT, LinkEvent, Membership, RENEWED, Route, ToLink, spawn, spawn_following,
+};
 use meshplan_reconciler::edge::mesh::{Desk, Mesh, MeshLimits, Taken, Unavailable};
 use meshplan_schemas::digest::Digest;
 use meshplan_schemas::envelope::SoftSigner;
@@ -537,4 +539,24 @@ mod raw {
             }
         }
     }
+}
+
+// holds: SG-3
+#[tokio::test]
+async fn a_host_follows_its_reconciler_to_where_the_list_says_it_is() {
+    let world = World::new().await;
+    // What the token named is gone; what the list names since then answers, under a key of its own.
+    let mut membership = world.membership(1, 7);
+    membership.addresses = vec!["ws://127.0.0.1:1/mesh".into()];
+    let (list, listed) = tokio::sync::watch::channel(Vec::new());
+    let (say, events) = spawn_following(membership, secret(1), listed).unwrap();
+    let mut host = Host { say, events };
+    host.down().await;
+    let route = Route {
+        address: format!("ws://{}/mesh", world.address),
+        key: secret(9).public(),
+    };
+    list.send(vec![route]).unwrap();
+    host.greet().await;
+    assert_eq!(world.mesh.connected(), [node(1)]);
 }

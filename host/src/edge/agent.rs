@@ -18,7 +18,7 @@ use std::time::Duration;
 use meshplan_schemas::envelope::SoftSigner;
 use meshplan_schemas::wire::{FromHost, ToHost};
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
@@ -26,7 +26,7 @@ use super::clock::Clock;
 use super::disk::{Disk, DiskError, LockError, StateLock};
 use super::identity::IdentityError;
 use super::journal::Journal;
-use super::link::{LinkEvent, MembershipError, RENEWED, ToLink};
+use super::link::{LinkEvent, MembershipError, RENEWED, Route, ToLink, routes_of};
 use super::machine::{Machine, MachineError};
 use super::marks::{MarksFile, Pair};
 use super::reporter::Reporter;
@@ -125,6 +125,8 @@ pub struct Shell {
     unwritten: Unwritten,
     /// Words that the link has not taken yet, in order.
     to_link: VecDeque<ToLink>,
+    /// The ways to reconcilers that the trusted head names.
+    listed: watch::Sender<Vec<Route>>,
     /// Renewals that the link has not answered: a session that comes up before that is one of before.
     renewing: u32,
     /// None while it works.
@@ -147,7 +149,7 @@ pub async fn run(setup: Setup, clock: Clock) -> Result<Standing, RunError> {
     let system = |what| move |source| RunError::System { what, source };
     let mut term = signal(SignalKind::terminate()).map_err(system("cannot listen for SIGTERM"))?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(system("cannot listen for SIGINT"))?;
-    let (link, mut events) = super::link::spawn(membership, transport)?;
+    let (link, mut events) = super::link::spawn_following(membership, transport, shell.listed.subscribe())?;
     shell.presence.write();
     shell.event(started)?;
     let mut running: Option<Running> = None;
@@ -246,7 +248,14 @@ impl Shell {
     fn event(&mut self, event: Event) -> Result<(), RunError> {
         let now = self.now();
         let effects = self.agent.on(event, now);
-        self.carry(effects, now)
+        self.carry(effects, now)?;
+        let routes = self.agent.trusted_head().map(routes_of).unwrap_or_default();
+        self.listed.send_if_modified(|listed| {
+            let moved = *listed != routes;
+            *listed = routes;
+            moved
+        });
+        Ok(())
     }
 
     /// What a report's way asks for is said.

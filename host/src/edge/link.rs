@@ -9,12 +9,13 @@ pub(crate) mod dial;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use meshplan_schemas::fleet_list::FleetHead;
 use meshplan_schemas::ident::{FleetName, NodeId, NodeName};
 use meshplan_schemas::key::TransportKey;
 use meshplan_schemas::session::{self, Initiator, LinkSecret};
 use meshplan_schemas::wire::{FromHost, ToHost};
 use serde::{Deserialize, Serialize};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 
 use backoff::Backoff;
 use dial::{Open, Socket};
@@ -135,6 +136,30 @@ impl Membership {
     }
 }
 
+/// One way to a reconciler: where, and the key that must answer there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Route {
+    /// `ws://host:port/mesh`.
+    pub address: String,
+    /// The reconciler's link key.
+    pub key: TransportKey,
+}
+
+/// The ways to the reconcilers that a head names, its next keys too.
+#[must_use]
+pub fn routes_of(head: &FleetHead) -> Vec<Route> {
+    let ways = head.reconcilers.iter().flat_map(|reconciler| {
+        let keys = std::iter::once(reconciler.key).chain(reconciler.next_key);
+        keys.flat_map(move |key| {
+            reconciler.addresses.iter().map(move |a| Route {
+                address: a.clone(),
+                key,
+            })
+        })
+    });
+    ways.collect()
+}
+
 /// Starts the link in the current runtime and hands out its two channels. It ends when either is dropped.
 ///
 /// # Errors
@@ -143,12 +168,26 @@ pub fn spawn(
     membership: Membership,
     secret: LinkSecret,
 ) -> Result<(mpsc::Sender<ToLink>, mpsc::Receiver<LinkEvent>), MembershipError> {
+    spawn_following(membership, secret, watch::channel(Vec::new()).1)
+}
+
+/// As [`spawn`]; dials what the newest trusted head names first, and what the token named after that: a reconciler that
+/// moves, or changes its key, takes its hosts along (SG-3).
+///
+/// # Errors
+/// As [`spawn`].
+pub fn spawn_following(
+    membership: Membership,
+    secret: LinkSecret,
+    listed: watch::Receiver<Vec<Route>>,
+) -> Result<(mpsc::Sender<ToLink>, mpsc::Receiver<LinkEvent>), MembershipError> {
     membership.check()?;
     let (orders, from_agent) = mpsc::channel(CHANNEL);
     let (to_agent, events) = mpsc::channel(CHANNEL);
     let link = Link {
         membership,
         secret,
+        listed,
         from_agent,
         to_agent,
     };
@@ -162,6 +201,7 @@ pub fn spawn(
 struct Link {
     membership: Membership,
     secret: LinkSecret,
+    listed: watch::Receiver<Vec<Route>>,
     from_agent: mpsc::Receiver<ToLink>,
     to_agent: mpsc::Sender<LinkEvent>,
 }
@@ -241,14 +281,26 @@ impl Link {
         }
     }
 
+    /// The list's ways first, then the membership's, each once; at least one, as the membership names one.
+    fn routes(&self) -> Vec<Route> {
+        let mut routes = self.listed.borrow().clone();
+        let key = self.membership.reconciler_key;
+        for address in &self.membership.addresses {
+            let route = Route {
+                address: address.clone(),
+                key,
+            };
+            if !routes.contains(&route) {
+                routes.push(route);
+            }
+        }
+        routes
+    }
+
     async fn dial(&mut self, turn: usize) -> Result<Result<Open, End>, AgentGone> {
-        let addresses = &self.membership.addresses;
-        let address = &addresses[turn % addresses.len()];
-        let opened = Initiator::member(
-            &self.membership.fleet,
-            &self.secret,
-            &self.membership.reconciler_key,
-        );
+        let routes = self.routes();
+        let Route { address, key } = &routes[turn % routes.len()];
+        let opened = Initiator::member(&self.membership.fleet, &self.secret, key);
         let attempt = async {
             let (initiator, first) = opened.map_err(|e| e.to_string())?;
             dial::open(address, initiator, first)

@@ -16,6 +16,7 @@ mod window;
 use std::collections::BTreeSet;
 
 use meshplan_schemas::digest::Digest;
+use meshplan_schemas::fleet_list::FleetHead;
 use meshplan_schemas::ident::{FleetName, NodeId};
 use meshplan_schemas::report::{Cause, Marks};
 use meshplan_schemas::wire::FromHost;
@@ -156,6 +157,11 @@ impl Agent {
     #[must_use]
     pub fn standing(&self) -> &Standing {
         &self.standing
+    }
+    /// The head that is trusted; none before the first.
+    #[must_use]
+    pub fn trusted_head(&self) -> Option<&FleetHead> {
+        self.orders.head.as_ref().map(|kept| &kept.payload)
     }
     /// What failed here.
     #[must_use]

@@ -107,6 +107,7 @@ impl Shell {
             boot_id,
             unwritten: Unwritten::default(),
             to_link: VecDeque::new(),
+            listed: watch::channel(Vec::new()).0,
             renewing: 0,
             machine: Some(machine),
             jobs: VecDeque::new(),

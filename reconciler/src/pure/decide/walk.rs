@@ -18,7 +18,7 @@ use crate::pure::scope::Scope;
 use crate::pure::snapshot::{ContentRef, KnownBad};
 use back::come_back;
 pub(super) use back::roll_back;
-use selection::{candidates, resolve, select};
+use selection::{as_number, candidates, resolve, select};
 pub(super) use story::story;
 pub use story::{in_words, summary, word};
 
@@ -138,7 +138,9 @@ fn open(draft: &mut Draft<'_>, delivery: &mut Delivery, tree: &Arc<Composed>) ->
             return Ok(true);
         }
         if batched {
-            let rest = walk.stages[current].clone();
+            let mut rest = walk.stages[current].clone();
+            // A share is one of all that the stage began with, not of what each wave leaves.
+            rest.batch = rest.batch.map(|batch| as_number(batch, candidates.len()));
             walk.stages.insert(current + 1, rest);
         }
     }

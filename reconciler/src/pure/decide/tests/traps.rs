@@ -269,3 +269,63 @@ fn a_commit_that_is_no_order_takes_nobodys_place() {
     assert_eq!(world.state(&walking), State::Delivered);
     assert_eq!(world.state(&waiting), State::Delivered);
 }
+
+// holds: DL-6
+#[test]
+fn a_choice_by_hash_never_takes_a_lifeline_first() {
+    use meshplan_schemas::document::plan::Amount;
+    for lifeline in 1..=3 {
+        let mut world = World::at_rest(3);
+        let mut chosen = tree(3, "one", &[("web", "two")]);
+        chosen.leaves = (1..=3).map(|n| leaf(n, n != lifeline)).collect();
+        for plan in chosen.plans.values_mut() {
+            plan.stages[0].select.nodes.clear();
+            plan.stages[0].select.count = Some(Amount::Number(1));
+        }
+        world.merge(chosen);
+        world.run(2);
+        assert_eq!(
+            world.runs(lifeline, "web").as_deref(),
+            Some("two"),
+            "the only one that is no lifeline"
+        );
+    }
+}
+
+fn leaf(n: u128, lifeline: bool) -> meshplan_schemas::fleet_list::Leaf {
+    let seed = [u8::try_from(n).unwrap(); 32];
+    let signing = ed25519_dalek::SigningKey::from_bytes(&seed)
+        .verifying_key()
+        .to_bytes();
+    meshplan_schemas::fleet_list::Leaf {
+        id: node(n),
+        name: format!("n{n}").parse().unwrap(),
+        transport_key: meshplan_schemas::key::TransportKey::from_bytes([9; 32]).unwrap(),
+        signing_key: meshplan_schemas::key::SigningKey::from_bytes(signing).unwrap(),
+        next_transport_key: None,
+        next_signing_key: None,
+        rotations: vec![],
+        address: None,
+        lifeline,
+        valid_to: 0,
+        update_class: meshplan_schemas::fleet_list::UpdateClass::Required,
+        pinned: false,
+    }
+}
+
+// holds: DL-6
+#[test]
+fn waves_are_a_share_of_all_that_the_stage_began_with() {
+    use meshplan_schemas::document::plan::Amount;
+    let mut world = World::at_rest(9);
+    let mut waves = tree(9, "one", &[("web", "two")]);
+    for plan in waves.plans.values_mut() {
+        plan.stages[1].batch = Some(Amount::Percent(25));
+    }
+    let commit = world.merge(waves);
+    world.run(300);
+    assert_eq!(world.state(&commit), State::Delivered);
+    let walk = world.archive[&commit].walk.clone().unwrap();
+    let sizes: Vec<usize> = walk.stages.iter().map(|s| s.machines.len()).collect();
+    assert_eq!(sizes, [1, 2, 2, 2, 2]);
+}

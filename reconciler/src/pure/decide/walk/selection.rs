@@ -37,7 +37,7 @@ pub(super) fn select(
 ) -> (BTreeSet<NodeId>, Option<String>) {
     let wanted = &stage.select;
     if wanted.rest {
-        return (first_by_hash(delivery, candidates, stage.batch), None);
+        return (first_by_hash(delivery, tree, candidates, stage.batch), None);
     }
     let named = !wanted.nodes.is_empty() || !wanted.roles.is_empty();
     let fits = |id: &&NodeId| {
@@ -48,10 +48,10 @@ pub(super) fn select(
     };
     let fitting: BTreeSet<NodeId> = candidates.iter().filter(fits).copied().collect();
     if !fitting.is_empty() || !named {
-        return (first_by_hash(delivery, &fitting, wanted.count), None);
+        return (first_by_hash(delivery, tree, &fitting, wanted.count), None);
     }
     // No named canary is among the machines that this changes: one that is takes its place (DL-6).
-    let instead = first_by_hash(delivery, candidates, Some(Amount::Number(1)));
+    let instead = first_by_hash(delivery, tree, candidates, Some(Amount::Number(1)));
     let line = instead.first().and_then(|id| tree.nodes.get(id)).map(|node| {
         format!(
             "no machine that the stage {} names is changed by this; {} goes first instead",
@@ -61,22 +61,29 @@ pub(super) fn select(
     (instead, line)
 }
 
-/// So many of them in the order of their hash with the commit, at least one; all where no amount is given.
-fn first_by_hash(delivery: &Delivery, from: &BTreeSet<NodeId>, amount: Option<Amount>) -> BTreeSet<NodeId> {
+/// So many of them in the order of their hash with the commit, at least one, lifelines last; all where no amount is
+/// given.
+fn first_by_hash(
+    delivery: &Delivery,
+    tree: &Composed,
+    from: &BTreeSet<NodeId>,
+    amount: Option<Amount>,
+) -> BTreeSet<NodeId> {
     let Some(amount) = amount else { return from.clone() };
     let many = resolve(amount, from.len()).max(1);
-    let mut hashed: Vec<([u8; 32], NodeId)> = from
+    let lifelines: BTreeSet<NodeId> = tree.leaves.iter().filter(|l| l.lifeline).map(|l| l.id).collect();
+    let mut hashed: Vec<(bool, [u8; 32], NodeId)> = from
         .iter()
         .map(|id| {
             let hash = Sha256::new()
                 .chain_update(delivery.commit.as_str().as_bytes())
                 .chain_update(id.0.as_bytes())
                 .finalize();
-            (hash.into(), *id)
+            (lifelines.contains(id), hash.into(), *id)
         })
         .collect();
     hashed.sort_unstable();
-    hashed.into_iter().take(many).map(|(_, id)| id).collect()
+    hashed.into_iter().take(many).map(|(_, _, id)| id).collect()
 }
 
 /// An amount of so many machines: a share is rounded down.
@@ -85,4 +92,9 @@ pub(super) fn resolve(amount: Amount, of: usize) -> usize {
         Amount::Number(n) => usize::try_from(n).unwrap_or(usize::MAX),
         Amount::Percent(p) => of * usize::try_from(p.min(100)).unwrap_or(100) / 100,
     }
+}
+
+/// The amount as a number of machines, at least one.
+pub(super) fn as_number(amount: Amount, of: usize) -> Amount {
+    Amount::Number(u32::try_from(resolve(amount, of).max(1)).unwrap_or(u32::MAX))
 }

@@ -9,7 +9,6 @@
 
 use std::path::Path;
 use std::process::Command;
-use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::{Context as _, Result, ensure};
@@ -139,8 +138,7 @@ fn compose(entries: Vec<TreeEntry>) -> Result<Composed> {
             Content::TooLarge { bytes } => anyhow::bail!("a file of {bytes} bytes"),
         }
     });
-    let entries: Result<Vec<(Vec<u8>, EntryKind, Arc<[u8]>)>> = entries.collect();
-    let (tree, findings) = SourceTree::from_entries(entries?);
+    let (tree, findings) = SourceTree::from_entries(entries.collect::<Result<_>>()?);
     ensure!(findings.is_empty(), "{findings:?}");
     Ok(compose_tree(&tree, None, None)?)
 }

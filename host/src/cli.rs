@@ -16,6 +16,7 @@ mod words;
 
 use std::path::PathBuf;
 
+use clap::builder::{PathBufValueParser, TypedValueParser as _};
 use clap::{Args, Parser, Subcommand};
 
 use crate::edge::clock::Clock;
@@ -38,7 +39,9 @@ pub struct Cli {
 #[derive(Debug, Clone, Args)]
 struct Place {
     /// The tree that declarations speak of
-    #[arg(long, global = true, default_value = "/", value_name = "DIR")]
+    // Made absolute: commands of probes run inside it and read it as MESHPLAN_ROOT.
+    #[arg(long, global = true, default_value = "/", value_name = "DIR",
+        value_parser = PathBufValueParser::new().try_map(std::path::absolute::<PathBuf>))]
     root: PathBuf,
     /// The host's own folder [default: var/lib/meshplan under the root]
     #[arg(long, global = true, value_name = "DIR", env = "MESHPLAN_STATE_DIR")]

@@ -1,10 +1,19 @@
 //! The machine: in memory, under power cuts, and on a real disk.
 
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "in a test a panic is the verdict, and what is skipped is said"
+)]
+
 #[path = "machine/crash.rs"]
 mod crash;
 #[path = "machine/memory.rs"]
 mod memory;
 #[path = "machine/real.rs"]
 mod real;
+#[path = "machine/trouble.rs"]
+mod trouble;
 #[path = "machine/world.rs"]
 mod world;

@@ -56,6 +56,11 @@ pub enum Command {
     /// What merged commits became.
     #[command(subcommand, alias = "plans")]
     Deliveries(deliveries::Args),
+    /// What a node or a delivery waits for, by which rule, until when, and what would change it.
+    Why {
+        /// A node's name, or a commit.
+        which: String,
+    },
     /// The fleet and its machines.
     #[command(subcommand)]
     Fleet(fleet::Args),
@@ -95,6 +100,7 @@ impl Cli {
                 check::run(&args, out)
             }
             Command::Deliveries(args) => deliveries::run(&args, &config, json, out).await,
+            Command::Why { which } => deliveries::why(&which, &config, json, out).await,
             Command::Fleet(args) => fleet::run(&args, &config, json, out).await,
             Command::Node(args) => node::run(&args, out),
             Command::Policy(args) => policy::run(&args, out),

@@ -23,22 +23,27 @@ use crate::edge::clock::Clock;
 use crate::edge::health::Health;
 use crate::edge::mesh::Mesh;
 use crate::edge::repository::{News, Repository};
-use crate::edge::store::act::{Cursor, Signed};
+use crate::edge::store::act::Signed;
 use crate::edge::store::journal::SignedBlock;
 use crate::edge::store::orders::{OrderKind, SignedOrder};
 use crate::edge::store::{Store, StoreError};
 use crate::pure::act::{Act, Order};
 use crate::pure::decide::{Contents, DecideError, Known, Settings, Tree, decide};
+use crate::pure::journal;
 use crate::pure::note;
 use crate::pure::scope::Scope;
 use crate::pure::snapshot::Snapshot;
 
+/// The term of the lease: 1 until there is more than one reconciler (LK-6).
+const TERM: u64 = 1;
 /// How often one pass decides before it lets others run; a rest is a rest well before.
 const ROUNDS: usize = 64;
 /// How long a timestamp holds where no tree says so, in seconds (SG-9).
 const TIMESTAMP_VALID_SECS: u32 = 2_592_000;
 /// How old a timestamp grows before it is renewed, in seconds (SG-9).
 const TIMESTAMP_RENEW_SECS: i64 = 86_400;
+/// By how much wall and steady clock may part before it counts as a jump, in seconds (RO-8).
+const CLOCK_JUMP_SECS: u64 = 5;
 /// How soon a pass that failed is tried again, in seconds.
 const AGAIN_SECS: i64 = 5;
 
@@ -104,13 +109,37 @@ pub struct Engine {
     pub health: Arc<Health>,
     /// Content that was read before; it never changes under its digest.
     pub contents: Contents,
+    /// When the last pass went well.
+    pub last_good: Moment,
+    /// Passes have failed since.
+    pub failing: bool,
+}
+
+/// An instant on both clocks: the one that people set, and the one that only goes on.
+#[derive(Debug, Clone, Copy)]
+pub struct Moment {
+    wall: Timestamp,
+    steady: std::time::Instant,
+}
+
+impl Moment {
+    /// Now.
+    #[must_use]
+    pub fn of(clock: &Clock) -> Self {
+        Self {
+            wall: clock.now(),
+            steady: std::time::Instant::now(),
+        }
+    }
 }
 
 impl Engine {
     /// Runs one pass; says when the next is due although nothing wakes it.
     pub async fn pass(&mut self) -> Option<Timestamp> {
+        self.mind_the_gap();
         match self.try_pass().await {
             Ok(next) => {
+                self.last_good = Moment::of(&self.clock);
                 self.health.clear("pass");
                 next
             }
@@ -119,6 +148,7 @@ impl Engine {
                     error = &error as &dyn std::error::Error,
                     "the pass failed and is tried again"
                 );
+                self.failing = true;
                 self.health
                     .set("pass", format!("the last pass failed: {}", chain(&error)));
                 self.clock
@@ -126,6 +156,24 @@ impl Engine {
                     .checked_add(jiff::SignedDuration::from_secs(AGAIN_SECS))
                     .ok()
             }
+        }
+    }
+
+    /// After passes that failed, and after a sleep or a jump of the clock, it is as after a start: nobody is judged by
+    /// what could not be heard meanwhile (RO-8).
+    fn mind_the_gap(&mut self) {
+        let now = Moment::of(&self.clock);
+        let wall = now.wall.duration_since(self.last_good.wall).as_secs();
+        let steady =
+            i64::try_from(now.steady.duration_since(self.last_good.steady).as_secs()).unwrap_or(i64::MAX);
+        let jumped = wall.abs_diff(steady) > CLOCK_JUMP_SECS;
+        if jumped {
+            tracing::warn!(wall, steady, "clock.jumped");
+        }
+        if jumped || self.failing {
+            self.serving_since = now.wall;
+            self.failing = false;
+            self.last_good = now;
         }
     }
 
@@ -137,41 +185,44 @@ impl Engine {
             .into_iter()
             .map(|row| row.id)
             .collect();
+        let now = self.clock.now();
         let mut news = self
             .repository
-            .look(!inbox.is_empty(), &self.store, &self.health, self.clock.now())
+            .look(&inbox, &self.store, &self.health, now)
             .await?;
         let mut next = None;
         for _ in 0..ROUNDS {
-            let act = if news.is_empty() && self.nothing_is_open().await? {
+            let mut act = if news.is_empty() && self.nothing_is_open().await? {
                 Act::default()
             } else {
                 self.decide_once(&news).await?
             };
             let rest = act.is_empty() && news.is_empty();
             if !rest {
-                // The webhooks are handled by the act that stores what the look for them found.
-                let handled = if news.looked { inbox.as_slice() } else { &[] };
-                match self.carry_out(&act, news.cursor.take(), handled).await {
+                match self.carry_out(&mut act, &news).await {
                     Ok(()) => {}
                     // Another act came between: decide on what is there now.
                     Err(PassError::Store(StoreError::Moved { .. })) => continue,
                     Err(error) => return Err(error),
                 }
-            } else if news.looked && !inbox.is_empty() {
-                self.store.inbox_handled(&inbox).await?;
             }
             for look in &act.looks {
                 // A look that is not heard is asked again when it is next due.
                 self.mesh.look(look.node, look.id);
             }
             next = act.next_at;
-            news.commits.clear();
+            news = News::default();
             if rest {
                 break;
             }
         }
-        self.renew_timestamp().await?;
+        if let Err(error) = self.renew_timestamp().await {
+            // Everything else is stored; a timestamp is tried again with the next pass.
+            self.health
+                .set("timestamp", format!("no new timestamp: {}", chain(&error)));
+        } else {
+            self.health.clear("timestamp");
+        }
         Ok(earliest(next, self.repository.next_look()))
     }
 
@@ -221,11 +272,12 @@ impl Engine {
                 trees.insert(commit, tree);
             }
         }
-        let newest = snapshot
+        let stored = snapshot
             .deliveries
             .values()
             .max_by_key(|d| d.order)
             .map(|d| &d.commit);
+        let newest = news.commits.last().map(|c| &c.commit).or(stored);
         if let Some(Tree::Composed(tree)) = newest.and_then(|commit| trees.get(commit)) {
             self.health.set_roster(Arc::clone(tree));
         }
@@ -249,6 +301,15 @@ impl Engine {
             })
             .map(|(scope, digest)| (*scope == Scope::Policy, digest))
             .collect();
+        let named: std::collections::BTreeSet<Digest> = snapshot
+            .assignments
+            .values()
+            .flat_map(|a| [&a.assigned, &a.proven])
+            .flatten()
+            .map(|c| c.digest)
+            .collect();
+        self.contents.modules.retain(|digest, _| named.contains(digest));
+        self.contents.policies.retain(|digest, _| named.contains(digest));
         for (policy, digest) in missing {
             let Some(bytes) = self.store.content(digest).await? else {
                 continue;
@@ -274,10 +335,12 @@ impl Engine {
     }
 
     /// Signs, stores in one transaction, publishes.
-    async fn carry_out(&self, act: &Act, cursor: Option<Cursor>, inbox: &[String]) -> Result<(), PassError> {
+    async fn carry_out(&self, act: &mut Act, news: &News) -> Result<(), PassError> {
         let signed = self.sign(act)?;
         fail::fail_point!("pass-before-store");
-        self.store.commit(act, &signed, cursor.as_ref(), inbox).await?;
+        self.store
+            .commit(act, &signed, news.cursor.as_ref(), &news.handled)
+            .await?;
         fail::fail_point!("pass-after-store");
         if !signed.blocks.is_empty() {
             self.repository.notes_are_due();
@@ -300,7 +363,7 @@ impl Engine {
         Ok(())
     }
 
-    fn sign(&self, act: &Act) -> Result<Signed, PassError> {
+    fn sign(&self, act: &mut Act) -> Result<Signed, PassError> {
         let author = &*self.signers.author;
         let mut signed = Signed {
             epochs_standing: act.standing.clone().unwrap_or_default(),
@@ -341,6 +404,9 @@ impl Engine {
                 }
             });
         }
+        let heads = signed.orders.iter().filter(|o| o.kind == OrderKind::Head);
+        let heads = heads.map(|o| (o.number, o.envelope.clone())).collect();
+        journal::write(act, TERM, &heads);
         for block in &act.blocks {
             let signature = author.sign(&note::signed_bytes(&block.text))?;
             let text = note::seal(&block.text, &author.key_id(), &signature);
@@ -359,13 +425,16 @@ impl Engine {
             return Ok(());
         };
         let now = self.clock.now().as_second();
+        let mut issued_at = now;
         if let Some(last) = self.store.newest_timestamp().await?
             && let Ok(envelope) = meshplan_schemas::envelope::Envelope::read(last.envelope.as_bytes())
             && let Ok(last) = serde_json::from_slice::<TimestampPayload>(&envelope.payload)
-            && last.head == head.digest
-            && now - last.issued_at < TIMESTAMP_RENEW_SECS
         {
-            return Ok(());
+            if last.head == head.digest && now - last.issued_at < TIMESTAMP_RENEW_SECS {
+                return Ok(());
+            }
+            // Two heads in one second, or a clock that was set back: still a newer number.
+            issued_at = now.max(last.issued_at + 1);
         }
         let valid_secs = self
             .health
@@ -376,14 +445,14 @@ impl Engine {
             schema: SCHEMA,
             fleet: self.settings.fleet.clone(),
             era: self.settings.era,
-            issued_at: now,
+            issued_at,
             must_understand: Vec::new(),
             revision: head.number,
             head: head.digest,
             block: counters.block,
             valid_to: now + i64::from(valid_secs),
         };
-        let number = u64::try_from(now).unwrap_or(0);
+        let number = u64::try_from(issued_at).unwrap_or(0);
         let order = sealed_for(
             &payload,
             &*self.signers.timestamp,

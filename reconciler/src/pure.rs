@@ -8,6 +8,7 @@ pub mod delivery;
 pub mod diff;
 pub mod enrol;
 pub mod intake;
+pub mod journal;
 pub mod note;
 pub mod page;
 pub mod parse;

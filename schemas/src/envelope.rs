@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::digest::{Digest, canonical};
 use crate::ident::KeyId;
 use crate::key::SigningKey;
-use crate::limits::ENVELOPE_BYTES;
+use crate::limits::{ENVELOPE_BYTES, KEY_ID_BYTES, SIGNATURES};
 
 /// Something that is signed: it knows its own media type.
 pub trait Payload: Serialize + for<'de> Deserialize<'de> {
@@ -51,6 +51,12 @@ pub enum EnvelopeError {
     /// `payload` or `sig` is not base64.
     #[error("the field `{0}` is not base64")]
     Base64(&'static str),
+    /// More than [`SIGNATURES`].
+    #[error("the envelope carries {0} signatures; at most {SIGNATURES} are read")]
+    TooMany(usize),
+    /// A key id above [`KEY_ID_BYTES`].
+    #[error("a key id has {0} bytes; at most {KEY_ID_BYTES} are read")]
+    KeyId(usize),
     /// No signature at all.
     #[error("the envelope carries no signature")]
     Unsigned,
@@ -90,6 +96,12 @@ impl Envelope {
         let wire: Wire = serde_json::from_slice(bytes).map_err(|e| EnvelopeError::Form(e.to_string()))?;
         if wire.signatures.is_empty() {
             return Err(EnvelopeError::Unsigned);
+        }
+        if wire.signatures.len() > SIGNATURES {
+            return Err(EnvelopeError::TooMany(wire.signatures.len()));
+        }
+        if let Some(long) = wire.signatures.iter().find(|s| s.keyid.len() > KEY_ID_BYTES) {
+            return Err(EnvelopeError::KeyId(long.keyid.len()));
         }
         let signatures = wire
             .signatures
@@ -251,6 +263,27 @@ mod tests {
     fn the_pae_is_the_specifications_example() {
         let expected = b"DSSEv1 29 http://example.com/HelloWorld 11 hello world";
         assert_eq!(pae("http://example.com/HelloWorld", b"hello world"), expected);
+    }
+
+    #[test]
+    fn signatures_and_their_key_ids_are_bounded() {
+        let mut envelope = Envelope::read(&seal(&Hello { world: 1 }, &signer(1)).unwrap()).unwrap();
+        let one = envelope.signatures[0].clone();
+        envelope.signatures = vec![one.clone(); SIGNATURES];
+        assert!(Envelope::read(&envelope.write()).is_ok());
+        envelope.signatures.push(one.clone());
+        assert_eq!(
+            Envelope::read(&envelope.write()),
+            Err(EnvelopeError::TooMany(SIGNATURES + 1))
+        );
+        envelope.signatures = vec![Signature {
+            key_id: KeyId("k".repeat(KEY_ID_BYTES + 1)),
+            ..one
+        }];
+        assert_eq!(
+            Envelope::read(&envelope.write()),
+            Err(EnvelopeError::KeyId(KEY_ID_BYTES + 1))
+        );
     }
 
     // holds: SG-1

@@ -3,11 +3,15 @@
 //! Both sides judge with these functions: a host before it acts, `meshplan envelope verify` before a person does.
 //! Nothing of a payload is believed before a signature by somebody who may sign has been checked.
 
+mod refusal;
+
+pub use refusal::Refusal;
+
 use semver::Version;
 
 use crate::declaration::Declaration;
 use crate::digest::Digest;
-use crate::envelope::{Envelope, EnvelopeError, Payload};
+use crate::envelope::{Envelope, Payload};
 use crate::epoch::{Epoch, InForce};
 use crate::fleet_list::{Author, FleetHead};
 use crate::ident::{FleetName, KeyId, NodeId};
@@ -53,148 +57,6 @@ pub struct Judged<P> {
     pub in_force: bool,
 }
 
-/// One reason for which an order is refused.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Refusal {
-    /// No envelope.
-    #[error("{0}")]
-    Envelope(#[from] EnvelopeError),
-    /// Of another type than was expected here.
-    #[error("the payload is of type `{found}`, expected `{expected}`")]
-    Type {
-        /// What it says.
-        found: String,
-        /// What was wanted.
-        expected: &'static str,
-    },
-    /// No signature of anybody who may sign.
-    #[error("signed by `{0}`, who is no author of this fleet")]
-    UnknownAuthor(String),
-    /// An author's name, but the signature does not verify.
-    #[error("the signature of `{0}` does not verify: the bytes or the signature were changed")]
-    BadSignature(String),
-    /// Signed, but not readable.
-    #[error("the payload cannot be read: {0}")]
-    Malformed(String),
-    /// A newer schema.
-    #[error("the payload is of schema {found}; this build reads up to {SCHEMA}")]
-    Schema {
-        /// The payload's.
-        found: u32,
-    },
-    /// Fields that must be understood and are not.
-    #[error("the payload must be understood whole, and this build does not know its field `{0}`")]
-    NotUnderstood(String),
-    /// For another fleet.
-    #[error("an order of the fleet `{found}`, this is `{own}`")]
-    OtherFleet {
-        /// The payload's.
-        found: String,
-        /// The judge's.
-        own: String,
-    },
-    /// For another node.
-    #[error("a declaration for the node {found}, this is {own}")]
-    OtherNode {
-        /// The payload's.
-        found: NodeId,
-        /// The judge's.
-        own: NodeId,
-    },
-    /// Of a former era.
-    #[error("of era {found}, the highest verified is {mark}")]
-    LowerEra {
-        /// The payload's.
-        found: u64,
-        /// The mark.
-        mark: u64,
-    },
-    /// Below the mark.
-    #[error("{order} {found} is older than {mark}, the highest verified")]
-    Replayed {
-        /// Which numbers.
-        order: &'static str,
-        /// The payload's.
-        found: u64,
-        /// The mark.
-        mark: u64,
-    },
-    /// The mark's number, other bytes: a security event.
-    #[error(
-        "{order} {found} was verified before with other bytes ({known}): somebody signed two orders under one number"
-    )]
-    Conflict {
-        /// Which numbers.
-        order: &'static str,
-        /// The number.
-        found: u64,
-        /// What the host has.
-        known: Digest,
-    },
-    /// Far above the mark.
-    #[error("{order} {found} is more than {NUMBER_JUMP} above {mark}: a fast-forward is not believed")]
-    FastForward {
-        /// Which numbers.
-        order: &'static str,
-        /// The payload's.
-        found: u64,
-        /// The mark.
-        mark: u64,
-    },
-    /// Issued in the future.
-    #[error("issued {0} seconds ahead of this clock; a day is believed")]
-    Ahead(i64),
-    /// No order claimed, and orders are kept already (HR-1).
-    #[error("sequence 0 claims no order and is taken only by a host that has kept none; this one keeps {0}")]
-    NoOrder(u64),
-    /// Sections that are no policy, or a text that does not parse.
-    #[error("the policy is refused: {0}")]
-    Policy(String),
-    /// The judge is too old.
-    #[error("needs version {needed}, this is {own}; kept until this host is newer")]
-    OldVersion {
-        /// The least.
-        needed: Version,
-        /// The judge's.
-        own: Version,
-    },
-    /// A list without authors.
-    #[error("the list names no author; nobody could ever sign again")]
-    DropsAllAuthors,
-    /// Fewer signatures than the head before asks for.
-    #[error("signed by {found} of the authors of the head before, {needed} must have")]
-    Threshold {
-        /// Distinct ones.
-        found: u32,
-        /// Wanted.
-        needed: u32,
-    },
-}
-
-impl Refusal {
-    /// The word that stands in journals and reports.
-    #[must_use]
-    pub fn code(&self) -> &'static str {
-        match self {
-            Self::Envelope(_) | Self::Malformed(_) | Self::Type { .. } => "malformed",
-            Self::UnknownAuthor(_) => "unknown_author",
-            Self::BadSignature(_) => "signature",
-            Self::Schema { .. } | Self::NotUnderstood(_) => "not_understood",
-            Self::OtherFleet { .. } => "other_fleet",
-            Self::OtherNode { .. } => "other_node",
-            Self::LowerEra { .. } => "era",
-            Self::Replayed { .. } => "replayed",
-            Self::Conflict { .. } => "conflict",
-            Self::FastForward { .. } | Self::Ahead(_) => "fast_forward",
-            Self::NoOrder(_) => "no_order",
-            Self::Policy(_) => "policy",
-            Self::OldVersion { .. } => "old_version",
-            Self::DropsAllAuthors => "drops_all_authors",
-            Self::Threshold { .. } => "threshold",
-        }
-    }
-}
-
 /// The fields that every payload has (SG-1).
 struct Header<'a> {
     schema: u32,
@@ -228,7 +90,16 @@ fn open<P: Payload>(bytes: &[u8], keys: &[Author]) -> Result<(P, Envelope), Refu
     Ok((payload, envelope))
 }
 
-fn header(known: &Known<'_>, header: &Header<'_>, reasons: &mut Vec<Refusal>) {
+/// Whether an order may name an era that is not verified yet. An author who could would be followed by nobody again.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Era {
+    /// The first list that a judge takes says which era it is.
+    Open,
+    /// Everything else stays in the era of the marks.
+    Fixed,
+}
+
+fn header(known: &Known<'_>, header: &Header<'_>, era: Era, reasons: &mut Vec<Refusal>) {
     if header.schema > SCHEMA {
         reasons.push(Refusal::Schema { found: header.schema });
     }
@@ -245,6 +116,12 @@ fn header(known: &Known<'_>, header: &Header<'_>, reasons: &mut Vec<Refusal>) {
     }
     if header.era < known.marks.era {
         reasons.push(Refusal::LowerEra {
+            found: header.era,
+            mark: known.marks.era,
+        });
+    }
+    if header.era > known.marks.era && era == Era::Fixed {
+        reasons.push(Refusal::HigherEra {
             found: header.era,
             mark: known.marks.era,
         });
@@ -325,15 +202,14 @@ pub fn epoch(bytes: &[u8], known: &Known<'_>) -> Result<Judged<Epoch>, Vec<Refus
             must_understand: &payload.must_understand,
             fields: EPOCH_FIELDS,
         },
+        Era::Fixed,
         &mut reasons,
     );
     let standing = known
         .in_force
         .iter()
         .any(|e| e.epoch == payload.epoch && e.digest == digest);
-    // A new era restarts the numbers (SG-11).
-    let mark = known.marks.epoch.filter(|_| payload.era <= known.marks.era);
-    let duplicate = match number("epoch", payload.epoch, digest, mark) {
+    let duplicate = match number("epoch", payload.epoch, digest, known.marks.epoch) {
         Ok(duplicate) => duplicate,
         Err(Refusal::Replayed { .. }) if standing => false,
         Err(reason) => {
@@ -373,6 +249,7 @@ pub fn declaration(bytes: &[u8], known: &Known<'_>) -> Result<Judged<Declaration
             must_understand: &payload.must_understand,
             fields: DECLARATION_FIELDS,
         },
+        Era::Fixed,
         &mut reasons,
     );
     if let Some(own) = known.node.filter(|own| *own != payload.node) {
@@ -381,7 +258,7 @@ pub fn declaration(bytes: &[u8], known: &Known<'_>) -> Result<Judged<Declaration
             own,
         });
     }
-    let mark = known.marks.sequence.filter(|_| payload.era <= known.marks.era);
+    let mark = known.marks.sequence;
     let mut duplicate = false;
     match (payload.sequence, mark) {
         (0, Some(mark)) if !(mark.number == 0 && mark.digest == digest) => {
@@ -419,6 +296,11 @@ pub fn fleet_head(bytes: &[u8], known: &Known<'_>) -> Result<Judged<FleetHead>, 
             must_understand: &payload.must_understand,
             fields: HEAD_FIELDS,
         },
+        if known.marks.revision.is_none() {
+            Era::Open
+        } else {
+            Era::Fixed
+        },
         &mut reasons,
     );
     // Signatures count by distinct decoded key, whatever ids they carry (SG-6).
@@ -436,7 +318,7 @@ pub fn fleet_head(bytes: &[u8], known: &Known<'_>) -> Result<Judged<FleetHead>, 
     if payload.authors.is_empty() {
         reasons.push(Refusal::DropsAllAuthors);
     }
-    let mark = known.marks.revision.filter(|_| payload.era <= known.marks.era);
+    let mark = known.marks.revision;
     let duplicate = number("revision", payload.revision, digest, mark).unwrap_or_else(|reason| {
         reasons.push(reason);
         false
@@ -462,6 +344,7 @@ pub fn timestamp(bytes: &[u8], known: &Known<'_>) -> Result<Judged<Timestamp>, V
             must_understand: &payload.must_understand,
             fields: TIMESTAMP_FIELDS,
         },
+        Era::Fixed,
         &mut reasons,
     );
     let issued = u64::try_from(payload.issued_at).unwrap_or(0);

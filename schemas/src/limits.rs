@@ -24,6 +24,10 @@ pub const NUMBER_JUMP: u64 = 1_000_000;
 pub const ISSUED_AHEAD_SECS: i64 = 86_400;
 /// The largest envelope that is read at all, in bytes.
 pub const ENVELOPE_BYTES: usize = 16 * 1024 * 1024;
+/// The most signatures of an envelope; each is checked against each key.
+pub const SIGNATURES: usize = 64;
+/// The longest key id of a signature, in bytes.
+pub const KEY_ID_BYTES: usize = 256;
 /// The largest message inside a session, in bytes.
 pub const MESSAGE_BYTES: usize = 24 * 1024 * 1024;
 /// The largest message of a machine that only enrols, in bytes (LK-3).

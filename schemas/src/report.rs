@@ -151,6 +151,16 @@ pub struct DeclarationStatus {
     pub converged: bool,
 }
 
+/// The words with which the reason of a revert begins when it says nothing about the content: the link was lost, the
+/// machine went down in the window, a probe could not be asked, or nothing was begun (DL-13).
+pub const NO_BLAME: [&str; 4] = ["no-link", "interrupted", "cannot tell", "not begun"];
+
+/// Whether a revert for this reason says nothing about the content.
+#[must_use]
+pub fn is_without_blame(reason: &str) -> bool {
+    NO_BLAME.iter().any(|word| reason.starts_with(word))
+}
+
 /// Where a declaration stands on its node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]

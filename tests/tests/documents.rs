@@ -22,7 +22,7 @@ settle() {
 }
 set -euo pipefail
 trap 'echo "failed: $BASH_COMMAND" >&2' ERR
-trap 'kill $(jobs -p) 2>/dev/null' EXIT
+trap 'kill $(jobs -p) 2>/dev/null || true' EXIT
 "#;
 
 /// Runs the blocks of a document; gives all that they printed.

@@ -105,3 +105,35 @@ fn without_poll(fleet: &str) -> Result<World> {
     world.serve()?;
     Ok(world)
 }
+
+// holds: SG-8
+#[test]
+fn a_reconciler_that_lost_its_database_signs_nothing_and_says_what_to_do() -> Result<()> {
+    let mut world = World::with_three_hosts("lost")?;
+    let commit = world.merge(PAGE.source, SECOND)?;
+    world.wait_for(&commit, "delivered")?;
+    world.poll("the note is written to its end", |w| {
+        Ok(w.note(&commit)
+            .is_ok_and(|note| note.contains("-> delivered (done)")))
+    })?;
+    world.kill_reconciler()?;
+    for file in ["meshplan.db", "meshplan.db-wal", "meshplan.db-shm"] {
+        let path = world.state().join(file);
+        if path.exists() {
+            std::fs::remove_file(path)?;
+        }
+    }
+    world.serve()?;
+    world.merge(PAGE.source, FIRST)?;
+    world.poll("it says that numbers would be used twice", |w| {
+        let said = w.meshplan(&["fleet", "status"])?;
+        Ok(said.out.contains("use its numbers a second time") && said.out.contains("backup"))
+    })?;
+    let listed = world.meshplan_json(&["deliveries", "list"])?;
+    ensure!(
+        listed.as_array().is_some_and(Vec::is_empty),
+        "something was ordered: {listed}"
+    );
+    ensure!(world.at("ace", PAGE)? == SECOND);
+    Ok(())
+}

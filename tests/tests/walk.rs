@@ -170,3 +170,35 @@ fn sequences(world: &World) -> Result<Vec<u64>> {
     };
     NODES.iter().map(sequence).collect()
 }
+
+// holds: DL-12
+#[test]
+fn the_story_is_the_same_from_the_database_and_from_git() -> Result<()> {
+    let mut world = World::with_three_hosts("told")?;
+    let commit = world.merge(PAGE.source, SECOND)?;
+    world.wait_for(&commit, "delivered")?;
+    world.poll("the note is written to its end", |w| {
+        Ok(w.note(&commit)
+            .is_ok_and(|note| note.contains("-> delivered (done)")))
+    })?;
+    let shown = world.meshplan_json(&["deliveries", "show", &commit])?;
+    let story: Vec<&str> = shown["story"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(|b| b.as_str())
+        .collect();
+    let note = world.note(&commit)?;
+    // A block of the note is what the database tells, and then the chain.
+    let told: Vec<&str> = note
+        .split("\n\n")
+        .filter_map(|block| block.split("\nBlock: ").next())
+        .map(str::trim)
+        .filter(|block| !block.is_empty())
+        .collect();
+    ensure!(
+        told == story,
+        "git tells\n{told:#?}\nand the database\n{story:#?}"
+    );
+    Ok(())
+}

@@ -50,6 +50,9 @@ pub(super) async fn once(place: &Place, clock: Clock) -> Result<Answer, Failure>
     if !declaration.reason.is_empty() {
         words = format!("{words}: {}", declaration.reason);
     }
+    if standing.window.is_some() {
+        words.push_str("\n  stopped inside the confirm window: it is judged when the host runs again");
+    }
     for line in &standing.lines {
         words = format!(
             "{words}\n  {}: {} {}",

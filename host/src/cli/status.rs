@@ -144,7 +144,11 @@ fn tell(look: &Look, running: bool, presence: Option<&Presence>, waiting: &Waiti
         row(
             &mut out,
             "waiting",
-            format!("{what} is taken back at {until} unless a fresh session and the probes confirm it"),
+            if running {
+                format!("{what} is taken back at {until} unless a fresh session and the probes confirm it")
+            } else {
+                format!("{what} is judged when the host runs again; its deadline is {until}")
+            },
         );
     }
     for line in standing.lines.iter().filter(|l| l.outcome != Outcome::Unchanged) {

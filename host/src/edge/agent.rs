@@ -7,6 +7,7 @@
 mod carry;
 mod open;
 mod presence;
+mod unwritten;
 mod worker;
 
 use std::collections::VecDeque;
@@ -36,6 +37,7 @@ use crate::pure::standing::Standing;
 pub(crate) use carry::{REQUESTS, TAKE};
 pub use open::machine_setup;
 pub use presence::Presence;
+use unwritten::Unwritten;
 
 /// How the agent is started.
 #[derive(Debug, Clone)]
@@ -120,6 +122,7 @@ pub struct Shell {
     started_at: i64,
     instance: String,
     boot_id: String,
+    unwritten: Unwritten,
     /// Words that the link has not taken yet, in order.
     to_link: VecDeque<ToLink>,
     /// Renewals that the link has not answered: a session that comes up before that is one of before.
@@ -181,6 +184,10 @@ pub async fn run(setup: Setup, clock: Clock) -> Result<Standing, RunError> {
                 }
             }
             () = tokio::time::sleep_until(due) => {
+                if running.is_none() && shell.agent.standing().window.is_none() {
+                    shell.clock.set_anew();
+                }
+                shell.write_again()?;
                 shell.event(Event::Tick)?;
                 shell.report_event(outbound::Event::Tick, "");
                 due = Instant::now() + shell.sleep();
@@ -228,6 +235,8 @@ impl Shell {
             return None;
         };
         let now = self.now();
+        let clock = self.clock;
+        machine.tell_time(move || clock.now().as_second());
         Some(tokio::task::spawn_blocking(move || {
             let done = worker::work(&mut machine, job, now);
             (machine, done)
@@ -278,7 +287,11 @@ impl Shell {
 
     fn heard(&mut self, word: ToHost) -> Result<(), RunError> {
         match word {
-            ToHost::Order { envelope } => self.event(Event::Order(envelope)),
+            ToHost::Order { envelope } => {
+                let lacking = unwritten::lacking(&*self.disk, envelope.len());
+                self.agent.lacks_room(lacking);
+                self.event(Event::Order(envelope))
+            }
             ToHost::Record { record } => self.event(Event::Record(Box::new(record))),
             ToHost::Current => self.event(Event::Current),
             ToHost::Look { id } => self.event(Event::Look(id)),

@@ -1,11 +1,21 @@
 //! The one place of the host that reads the time.
+//!
+//! It stands alone because deadlines are promises: the wall clock is read once, and from then on time goes by as the
+//! kernel counts it since the boot, sleep included. A clock that is set, forth or back, ends no window and keeps none
+//! open; it is looked at anew only while none is open ([`Clock::set_anew`]).
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
+use rustix::time::{ClockId, clock_gettime};
 
-/// Reads the time: the machine's clock, plus an offset that only tests set.
-#[derive(Debug, Clone, Copy, Default)]
+/// How far the two may part before the wall clock is taken over, in seconds.
+const PARTED_SECS: i64 = 2;
+
+/// Reads the time: the machine's clock as it was, the time that went by since, and an offset that only tests set.
+#[derive(Debug, Clone, Copy)]
 pub struct Clock {
     offset_secs: i64,
+    wall: Timestamp,
+    since_boot: SignedDuration,
 }
 
 impl Clock {
@@ -17,17 +27,85 @@ impl Clock {
         } else {
             None
         };
+        let offset_secs = offset.and_then(|text| text.parse().ok()).unwrap_or(0);
+        Self::anchored(offset_secs, wall(), since_boot())
+    }
+
+    fn anchored(offset_secs: i64, wall: Timestamp, since_boot: SignedDuration) -> Self {
         Self {
-            offset_secs: offset.and_then(|text| text.parse().ok()).unwrap_or(0),
+            offset_secs,
+            wall,
+            since_boot,
         }
     }
 
     /// Now.
     #[must_use]
     pub fn now(&self) -> Timestamp {
-        #[expect(clippy::disallowed_methods, reason = "this is the Clock")]
-        let now = Timestamp::now();
-        now.checked_add(jiff::SignedDuration::from_secs(self.offset_secs))
-            .unwrap_or(now)
+        self.at(since_boot())
+    }
+
+    fn at(&self, since_boot: SignedDuration) -> Timestamp {
+        let went_by = since_boot
+            .checked_sub(self.since_boot)
+            .unwrap_or(SignedDuration::ZERO);
+        self.wall
+            .checked_add(went_by)
+            .and_then(|now| now.checked_add(SignedDuration::from_secs(self.offset_secs)))
+            .unwrap_or(self.wall)
+    }
+
+    /// Takes the wall clock over when it was set meanwhile; not to be called while a window is open.
+    pub fn set_anew(&mut self) {
+        self.set_to(wall(), since_boot());
+    }
+
+    fn set_to(&mut self, wall: Timestamp, since_boot: SignedDuration) {
+        let thought = Self::anchored(0, self.wall, self.since_boot).at(since_boot);
+        if thought.duration_until(wall).as_secs().abs() >= PARTED_SECS {
+            tracing::warn!(%thought, %wall, "the clock was set; its time is taken over");
+            *self = Self::anchored(self.offset_secs, wall, since_boot);
+        }
+    }
+}
+
+fn wall() -> Timestamp {
+    #[expect(clippy::disallowed_methods, reason = "this is the Clock")]
+    let now = Timestamp::now();
+    now
+}
+
+/// The time since the boot, the time that the machine slept included.
+fn since_boot() -> SignedDuration {
+    let time = clock_gettime(ClockId::Boottime);
+    SignedDuration::new(time.tv_sec, i32::try_from(time.tv_nsec).unwrap_or(0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(secs: i64) -> Timestamp {
+        Timestamp::from_second(secs).unwrap()
+    }
+    fn secs(secs: i64) -> SignedDuration {
+        SignedDuration::from_secs(secs)
+    }
+
+    // holds: EP-2
+    #[test]
+    fn a_wall_clock_that_is_set_moves_no_deadline_until_it_is_taken_over() {
+        let mut clock = Clock::anchored(0, at(1000), secs(50));
+        assert_eq!(clock.at(secs(60)), at(1010), "only what went by counts");
+        clock.set_to(at(1011), secs(60));
+        assert_eq!(
+            clock.at(secs(60)),
+            at(1010),
+            "a clock that drifts is not taken over"
+        );
+        clock.set_to(at(400), secs(60));
+        assert_eq!(clock.at(secs(61)), at(401));
+        clock.set_to(at(99_000), secs(70));
+        assert_eq!(clock.at(secs(70)), at(99_000));
     }
 }

@@ -52,6 +52,12 @@ pub trait Disk: Send + Sync + fmt::Debug {
     fn space(&self, path: Option<&TargetPath>) -> Result<Space, DiskError>;
     /// Who files belong to that the host makes: user and group number.
     fn own(&self) -> (u32, u32);
+    /// Device and inode of the folder that holds this path (of the root where there is none), and of each folder
+    /// above it, nearest first. Links on the way are followed, so two spellings of one folder are one.
+    ///
+    /// # Errors
+    /// The disk could not tell; the folder is not there.
+    fn way(&self, path: Option<&TargetPath>) -> Result<Vec<(u64, u64)>, DiskError>;
 
     /// Makes a file that is not there, writes it, gives it owner and mode, and syncs it (not its folder).
     ///

@@ -32,6 +32,8 @@ use super::disk::{Disk, DiskError};
 pub use super::ledger::LedgerState;
 use super::ledger::path_of;
 pub use super::window::{Order, Window, WindowState};
+use crate::pure::commit_confirm::TakenBack;
+use crate::pure::confirm::Reason;
 use crate::pure::record::Ledger;
 use crate::pure::target_path::TargetPath;
 
@@ -57,6 +59,8 @@ pub struct Recovery {
     pub window: Recovered,
     /// How it stands with the ledger.
     pub ledger: LedgerState,
+    /// The last window that went back, however long ago.
+    pub taken_back: Option<TakenBack>,
 }
 
 /// How start-up found the window.
@@ -68,8 +72,8 @@ pub enum Recovered {
     Reverted {
         /// What the window was about; none when its file could not be read.
         order: Option<Order>,
-        /// Why, in a sentence.
-        why: String,
+        /// Why.
+        reason: Reason,
         /// A line per resource (`reverted`, or `failed` where the way back is barred).
         lines: Vec<ResourceLine>,
     },
@@ -82,7 +86,7 @@ pub enum Recovered {
         /// What the window was about.
         order: Order,
         /// Why it was reverted, as it was written then.
-        why: String,
+        reason: Reason,
         /// A line per resource.
         lines: Vec<ResourceLine>,
     },
@@ -115,7 +119,7 @@ pub enum End {
     /// A resource failed and `on_failure` is `revert`: everything is back.
     Reverted {
         /// Why.
-        why: String,
+        reason: Reason,
     },
     /// [`Machine::repair`] put drift right.
     Repaired,
@@ -172,14 +176,36 @@ pub enum MachineError {
     LookOnly,
 }
 
+/// What is still to be done about a window before anything else may be.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Due {
+    /// Nothing.
+    Nothing,
+    /// Its apply broke off: it is to be decided for the way back.
+    Revert {
+        /// Why.
+        reason: Reason,
+        /// Unix seconds.
+        at: i64,
+    },
+    /// Decided for the way back, which is barred somewhere.
+    WalkBack,
+    /// Confirmed, and not yet cleaned up.
+    Settle(Order),
+}
+
+/// Tells unix seconds.
+type Time = Box<dyn Fn() -> i64 + Send>;
+
 /// The node's files.
 pub struct Machine {
     setup: Setup,
     ledger: LedgerState,
     window: Option<Window>,
-    /// Decided, and not yet cleaned up: the way back is barred somewhere.
-    unfinished: bool,
+    due: Due,
     look_only: bool,
+    /// Tells unix seconds while a job runs; without it no deadline of an apply is judged.
+    time: Option<Time>,
     /// When drift of a resource was put right, unix seconds (HR-17).
     repairs: BTreeMap<ResourceName, Vec<i64>>,
 }
@@ -189,6 +215,19 @@ impl Machine {
     #[must_use]
     pub fn ledger(&self) -> &LedgerState {
         &self.ledger
+    }
+
+    /// By what the deadline of an apply is judged between its steps.
+    pub fn tell_time(&mut self, time: impl Fn() -> i64 + Send + 'static) {
+        self.time = Some(Box::new(time));
+    }
+
+    /// Why an apply goes on no longer, once its deadline has passed.
+    fn too_late(&self) -> Option<String> {
+        let (time, window) = (self.time.as_ref()?, self.window.as_ref()?);
+        let over = time().saturating_sub(window.apply_deadline);
+        let secs = window.apply_deadline.saturating_sub(window.opened_at);
+        (over >= 0).then(|| format!("{} was not applied within {secs} s (`apply_secs`)", window.order))
     }
 
     /// The open, undecided window.
@@ -209,11 +248,10 @@ impl Machine {
             .collect()
     }
 
-    /// Gives the reserved room back, so that a failure can still be recorded on a full disk; the next apply takes
-    /// it again.
+    /// As [`release_reserve`], of this machine's state folder.
     pub fn release_reserve(&self) {
         if !self.look_only {
-            room::release(self.state());
+            release_reserve(self.state());
         }
     }
 
@@ -233,19 +271,64 @@ impl Machine {
         &*self.setup.state
     }
 
-    /// Nothing may be changed while a window is open; one whose way back is barred is tried once more, and given up.
-    fn ready(&mut self) -> Result<(), MachineError> {
+    /// Nothing may be changed while a window is open; what is still due about one is done first. The lines are of
+    /// a way back that is still barred.
+    fn ready(&mut self, barred: verdict::Barred) -> Result<Vec<ResourceLine>, MachineError> {
         if self.look_only {
             return Err(MachineError::LookOnly);
         }
-        if let Some(window) = &self.window {
-            return Err(MachineError::WindowOpen(window.order.to_string()));
+        if let Due::Revert { reason, at } = self.due.clone() {
+            self.revert(&reason, at)?;
         }
-        if self.unfinished {
-            self.walk_back(verdict::Barred::GiveUp)?;
+        let lines = match &self.due {
+            Due::WalkBack => self.walk_back(barred)?,
+            Due::Settle(_) => {
+                self.settle()?;
+                Vec::new()
+            }
+            Due::Revert { .. } | Due::Nothing => Vec::new(),
+        };
+        match &self.window {
+            Some(window) => Err(MachineError::WindowOpen(window.order.to_string())),
+            None if self.due == Due::WalkBack => Ok(lines),
+            None => Ok(Vec::new()),
         }
-        Ok(())
     }
+
+    /// An apply that broke off inside its window is taken back before anything else.
+    fn broke_off<T>(&mut self, result: Result<T, MachineError>, at: i64) -> Result<T, MachineError> {
+        if let (Err(e), Some(window)) = (&result, &self.window) {
+            let reason = Reason::Interrupted(format!("{} broke off: {e}", window.order));
+            self.due = Due::Revert { reason, at };
+        }
+        result
+    }
+
+    /// Opens a window; says why not. From here on it must be decided, however far its opening came.
+    fn open_window(
+        &mut self,
+        window: &Window,
+        opened: Result<(), DiskError>,
+    ) -> Result<Option<String>, MachineError> {
+        let stands = opened.is_ok() || self.state().stat(&path_of("/window"))?.is_some();
+        if stands {
+            self.window = Some(window.clone());
+        }
+        match opened {
+            Ok(()) => {
+                crate::edge::failpoint::cut("host::apply::opened");
+                Ok(None)
+            }
+            Err(e) if e.is_no_room() && !stands => Ok(Some(format!("no room: {e}; nothing was touched"))),
+            Err(e) => Err(e.into()),
+        }
+    }
+}
+
+/// Gives the reserved room of a state folder back, so that a failure can still be recorded on a full disk; the next
+/// apply takes it again.
+pub fn release_reserve(state: &dyn Disk) {
+    room::release(state);
 }
 
 /// Where the first originals of found files are kept (HR-8).

@@ -109,14 +109,16 @@ impl<T: Serialize + DeserializeOwned + Clone> Pair<T> {
     pub fn write(&mut self, disk: &dyn Disk, value: &T) -> Result<(), DiskError> {
         let first = self.generation == 0;
         for _ in 0..if first { 2 } else { 1 } {
-            self.generation += 1;
+            let generation = self.generation + 1;
             let content = Content {
-                generation: self.generation,
+                generation,
                 value: value.clone(),
             };
             let text = serde_json::to_string(&content).unwrap_or_default();
-            let file = usize::from(self.generation.is_multiple_of(2));
+            let file = usize::from(generation.is_multiple_of(2));
+            // One that failed is not counted: the next try is over the older file again.
             checked::write(disk, &self.files[file], &text)?;
+            self.generation = generation;
         }
         Ok(())
     }

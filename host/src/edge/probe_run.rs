@@ -91,24 +91,24 @@ async fn connect(address: impl tokio::net::ToSocketAddrs) -> Result<TcpStream, (
         match TcpStream::connect(address).await {
             Ok(stream) => return Ok(stream),
             Err(e) => {
-                let refused = matches!(
-                    e.kind(),
-                    io::ErrorKind::ConnectionRefused
-                        | io::ErrorKind::ConnectionReset
-                        | io::ErrorKind::TimedOut
-                        | io::ErrorKind::HostUnreachable
-                        | io::ErrorKind::NetworkUnreachable
-                );
-                let health = if refused {
-                    Health::Unhealthy
-                } else {
-                    Health::Unknown
-                };
-                last = (health, format!("{address}: {e}"));
+                last = (health_of(e.kind(), address.ip()), format!("{address}: {e}"));
             }
         }
     }
     Err(last)
+}
+
+/// Who refuses has said no. A way that is not there says nothing of what is asked, unless it is this machine itself.
+fn health_of(kind: io::ErrorKind, address: std::net::IpAddr) -> Health {
+    match kind {
+        io::ErrorKind::ConnectionRefused | io::ErrorKind::ConnectionReset => Health::Unhealthy,
+        io::ErrorKind::TimedOut | io::ErrorKind::HostUnreachable | io::ErrorKind::NetworkUnreachable
+            if address.is_loopback() =>
+        {
+            Health::Unhealthy
+        }
+        _ => Health::Unknown,
+    }
 }
 
 async fn get(target: &HttpTarget, expected: u16) -> (Health, String) {
@@ -194,6 +194,25 @@ mod tests {
     }
     fn argv(words: &[&str]) -> Ask {
         Ask::Command(words.iter().map(|w| (*w).to_owned()).collect())
+    }
+
+    // holds: HK-13, DL-13
+    #[test]
+    fn a_way_that_is_not_there_is_no_answer_of_the_one_that_is_asked() {
+        let far = "192.0.2.1".parse().unwrap();
+        let near = "127.0.0.1".parse().unwrap();
+        for kind in [
+            io::ErrorKind::HostUnreachable,
+            io::ErrorKind::NetworkUnreachable,
+            io::ErrorKind::TimedOut,
+        ] {
+            assert_eq!(health_of(kind, far), Health::Unknown, "{kind}");
+            assert_eq!(health_of(kind, near), Health::Unhealthy, "{kind}");
+        }
+        assert_eq!(
+            health_of(io::ErrorKind::ConnectionRefused, far),
+            Health::Unhealthy
+        );
     }
 
     // holds: HK-13

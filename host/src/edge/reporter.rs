@@ -22,6 +22,8 @@ const SPOOL: &str = "/spool";
 const ASIDE: &str = "/spool-aside";
 /// So many numbers are taken from the disk at once; after a crash the rest of them is never used.
 const BLOCK: u64 = 32;
+/// So many more may be given out while the disk takes none; a start goes on above all of them.
+const UNKEPT: u64 = 10_000;
 /// The most reports that wait in memory when the disk takes none.
 const UNSPOOLED: usize = 100;
 /// The most rejected reports that are kept.
@@ -100,7 +102,8 @@ impl Reporter {
         let used = match pair.read(&*disk) {
             Held::Value(value, words) => {
                 broken.extend(words);
-                value
+                // The file that is whole may be the one before; and the disk may have taken none after it.
+                value.saturating_add(BLOCK).saturating_add(UNKEPT)
             }
             Held::Never if counters.is_empty() => 0,
             // Lost, and it may never fall: seconds grow faster than reports are made, so the present one lies above
@@ -122,15 +125,21 @@ impl Reporter {
         Ok((reporter, broken))
     }
 
-    /// The next counter: on disk before it is used, never given out twice.
+    /// The next counter: on disk before it is used, or below what every start goes on above; never given out twice.
     ///
     /// # Errors
     /// [`DiskError`]; no counter was given out.
     pub fn counter(&mut self) -> Result<u64, DiskError> {
-        if self.used == self.reserved {
-            let reserved = self.reserved.saturating_add(BLOCK);
-            self.pair.write(&*self.disk, &reserved)?;
-            self.reserved = reserved;
+        if self.used >= self.reserved {
+            let reserved = self.used.saturating_add(BLOCK);
+            match self.pair.write(&*self.disk, &reserved) {
+                Ok(()) => self.reserved = reserved,
+                Err(e) if self.used - self.reserved >= UNKEPT => return Err(e),
+                // A failure must be told though the disk is full (B40).
+                Err(error) => {
+                    tracing::warn!(%error, "the counter of reports cannot be kept; it is kept in memory");
+                }
+            }
         }
         self.used += 1;
         Ok(self.used)

@@ -22,17 +22,19 @@ use serde::de::DeserializeOwned;
 
 use super::disk::{Disk, DiskError, NewFile, Owner, atomic};
 use super::ledger::{blob, json, path_of, put_own};
-use crate::pure::commit_confirm::{FoundVerdict, Standing, Verdict, WINDOW_VERSION};
+use crate::pure::commit_confirm::{FoundVerdict, Standing, TakenBack, Verdict, WINDOW_VERSION};
 pub use crate::pure::commit_confirm::{Order, Window, WindowState};
 use crate::pure::inverse::{JOURNAL_VERSION, Journal};
 
+/// What was taken back last.
+const TAKEN_BACK: &str = "/taken-back.json";
 /// Where blobs of the open window are.
 pub(crate) const BLOBS: &str = "/window/blobs";
 
 /// Opens a window: after this the way back stands on the disk.
 ///
 /// # Errors
-/// The disk; then no window is open.
+/// The disk; then no window is open, unless `window/` stands: it was opened, and may be lost in a power cut.
 pub fn open(
     state: &dyn Disk,
     window: &Window,
@@ -154,13 +156,45 @@ pub fn decide(state: &dyn Disk, verdict: &Verdict) -> Result<(), DiskError> {
     atomic::put_first(state, &path_of("/window/verdict.json"), &json(verdict))
 }
 
+/// Notes beside the window what it was about and why it went back; nothing when its files cannot be read.
+///
+/// # Errors
+/// The disk.
+pub fn note_taken_back(state: &dyn Disk) -> Result<(), DiskError> {
+    let Some(Standing {
+        window: Some(window),
+        verdict: FoundVerdict::Given(verdict),
+    }) = standing(state)?
+    else {
+        return Ok(());
+    };
+    let note = TakenBack {
+        version: WINDOW_VERSION,
+        order: window.order,
+        reason: verdict.reason(),
+    };
+    put_own(state, &path_of(TAKEN_BACK), &json(&note))
+}
+
+/// The last window that went back; none when it cannot be read.
+///
+/// # Errors
+/// The disk could not tell.
+pub fn taken_back(state: &dyn Disk) -> Result<Option<TakenBack>, DiskError> {
+    let note: Option<TakenBack> = read(state, TAKEN_BACK)?.flatten();
+    Ok(note.filter(|note| note.version == WINDOW_VERSION))
+}
+
 /// Closes the window: after this there is none.
 ///
 /// # Errors
 /// The disk.
 pub fn close(state: &dyn Disk) -> Result<(), DiskError> {
-    atomic::remove_tree(state, &path_of("/window.done"))?;
-    state.rename_new(&path_of("/window"), &path_of("/window.done"))?;
+    // A close that failed half way is done again: the window may be away already.
+    if state.stat(&path_of("/window"))?.is_some() {
+        atomic::remove_tree(state, &path_of("/window.done"))?;
+        state.rename_new(&path_of("/window"), &path_of("/window.done"))?;
+    }
     state.sync_parent(&path_of("/window"))?;
     atomic::remove_tree(state, &path_of("/window.done"))
 }

@@ -15,6 +15,9 @@ use semver::Version;
 
 use super::orders::{Anchor, Kept, Orders};
 
+/// The longest reason of a refusal in a report, in bytes.
+const REASON_BYTES: usize = 500;
+
 /// From where an order comes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Source {
@@ -107,6 +110,9 @@ pub enum Why {
         "the newest timestamp of this host has run out; a list or declaration counts only inside a session"
     )]
     Stale,
+    /// It cannot be kept.
+    #[error("{0}")]
+    NoRoom(String),
     /// A head that does not follow the one before.
     #[error("revision {found} names another head as the one before it than the one that is held")]
     Previous {
@@ -136,6 +142,7 @@ impl Why {
             Self::MarksLost => "marks_lost",
             Self::NoTrust => "no_trust",
             Self::Stale => "stale",
+            Self::NoRoom(_) => "disk_full",
             Self::Previous { .. } => "conflict",
             Self::Proof(_) => "proof",
             Self::OtherRecord { .. } => "other_node",
@@ -162,9 +169,18 @@ impl Refused {
             order: self.order.clone(),
             number: self.number,
             code: self.code().to_owned(),
-            reason: self.reason(),
+            reason: shortened(&self.reason()),
         }
     }
+}
+
+/// The start of words that may come from a forger: a report is no place to fill.
+fn shortened(words: &str) -> String {
+    let end = (0..=REASON_BYTES.min(words.len()))
+        .rev()
+        .find(|at| words.is_char_boundary(*at))
+        .unwrap_or(0);
+    words.get(..end).unwrap_or_default().to_owned()
 }
 
 /// Judges an order by its exact text.
@@ -295,6 +311,17 @@ fn finish<P>(
             text: text.to_owned(),
         })),
         Err(reasons) => refused(text, reasons.into_iter().map(Why::Judge).collect()),
+    }
+}
+
+/// Refuses what would be taken, because there is no room to keep it: nothing is begun whose order is not on disk.
+#[must_use]
+pub fn without_room(admission: Admission, text: &str, lacking: String) -> Admission {
+    match admission {
+        Admission::Duplicate | Admission::Refused(_) => admission,
+        Admission::Head(_) | Admission::Timestamp(_) | Admission::Epoch(_) | Admission::Declaration(_) => {
+            refused(text, vec![Why::NoRoom(lacking)])
+        }
     }
 }
 

@@ -26,13 +26,16 @@ use super::known_bad::KnownBad;
 use super::orders::{Anchor, Orders, Slot};
 use super::standing::Standing;
 
-pub use events::{Applied, ApplyEnd, Done, Effect, Entry, Event, Job, Purpose};
+pub use events::{Applied, ApplyEnd, Basis, Done, Effect, Entry, Event, Job, Purpose};
 pub use start::{Started, StartedWindow};
 
 /// How often drift is looked for when neither policy nor command line says, in seconds.
 pub const RECONCILE_SECS: u32 = 300;
 /// How often a report is made when the reconciler has not said, in seconds (`heartbeat_secs`, FR-16).
 pub const HEARTBEAT_SECS: u32 = 30;
+
+/// The longest time between reports that a reconciler may ask for, in seconds.
+const HEARTBEAT_MOST_SECS: u32 = 3600;
 
 /// What the agent is and holds when it starts.
 #[derive(Debug)]
@@ -91,6 +94,8 @@ pub struct Agent {
     busy: Busy,
     /// The window whose probes were asked and have not answered.
     asking: Option<u64>,
+    /// The look whose probes were asked, and the newest one that came meanwhile.
+    looking: Option<(u64, Option<u64>)>,
     /// Counts windows, so that an answer of probes is counted for the window that asked.
     serial: u64,
     ledger_lost: bool,
@@ -104,6 +109,8 @@ pub struct Agent {
     /// Something changed that a report says.
     changed: bool,
     last_failure: String,
+    /// Why the next order cannot be kept.
+    lacking: Option<String>,
     effects: Vec<Effect>,
 }
 
@@ -129,6 +136,7 @@ impl Agent {
             known_bad: given.known_bad,
             busy: Busy::Starting,
             asking: None,
+            looking: None,
             serial: 0,
             ledger_lost: false,
             link_up: false,
@@ -139,6 +147,7 @@ impl Agent {
             next_reconcile: now,
             changed: false,
             last_failure: String::new(),
+            lacking: None,
             effects: Vec::new(),
         }
     }
@@ -199,6 +208,11 @@ impl Agent {
         self.standing.refused.clear();
     }
 
+    /// Says why the next order cannot be kept: one that would be taken is refused then (B40).
+    pub fn lacks_room(&mut self, why: Option<String>) {
+        self.lacking = why;
+    }
+
     /// Takes an event.
     pub fn on(&mut self, event: Event, now: i64) -> Vec<Effect> {
         match event {
@@ -211,13 +225,10 @@ impl Agent {
             Event::Order(text) => self.order(&text, now),
             Event::Record(proof) => self.record(*proof, now),
             Event::Current => self.current(),
-            Event::Look(id) => {
-                let probes = self.probes();
-                self.effects.push(Effect::AskProbes(Purpose::Look(id), probes));
-            }
+            Event::Look(id) => self.look(id),
             Event::Restarting { secs } => self.window_event(confirm::Event::Restarting { secs }, now),
             Event::Heartbeat { secs } => {
-                self.heartbeat_secs = secs.max(1);
+                self.heartbeat_secs = secs.clamp(1, HEARTBEAT_MOST_SECS);
                 self.next_heartbeat = now.saturating_add(i64::from(self.heartbeat_secs));
             }
             Event::Done(done) => self.done(*done, now),
@@ -249,8 +260,18 @@ impl Agent {
             }
         }
         if self.busy != Busy::Starting && now >= self.next_heartbeat {
-            self.report(Cause::Heartbeat, now);
+            self.heartbeat(now);
         }
+    }
+
+    /// A heartbeat says how the node is now, not how it was when somebody last looked: its probes are asked first.
+    fn heartbeat(&mut self, now: i64) {
+        let probes = self.probes();
+        if probes.is_empty() || self.standing.window.is_some() {
+            return self.report(Cause::Heartbeat, now);
+        }
+        self.next_heartbeat = now.saturating_add(i64::from(self.heartbeat_secs));
+        self.effects.push(Effect::AskProbes(Purpose::Heartbeat, probes));
     }
 
     /// Any report is a sign of life: the next heartbeat counts from it.
@@ -291,7 +312,9 @@ impl Agent {
             },
             (Busy::Closing(change, reason), Done::Confirmed) => {
                 // A confirm that was asked for and given, whatever else was thought of meanwhile.
-                drop(reason);
+                if reason.is_some() {
+                    self.absolve();
+                }
                 self.closed(change, None, now);
             }
             (Busy::Closing(change, reason), Done::Reverted(lines)) => {
@@ -305,7 +328,7 @@ impl Agent {
             }
             (Busy::Applying(change), Done::Failed(why)) => {
                 self.machine_failed(why.clone());
-                self.closed(change, Some(confirm::Reason::Interrupted(why)), now);
+                self.blamed_and_closed(change, confirm::Reason::Interrupted(why), now);
             }
             // The window is still open: the verdict is tried again with the next event.
             (Busy::Closing(..) | Busy::Repairing, Done::Failed(why)) => self.machine_failed(why),
@@ -327,6 +350,12 @@ impl Agent {
             self.journal("machine.failed", None, why.clone());
             self.last_failure = why;
         }
+    }
+
+    /// The end of a change that went back and of which nothing was told yet.
+    fn blamed_and_closed(&mut self, change: Change, reason: confirm::Reason, now: i64) {
+        self.blame(change, &reason, now);
+        self.closed(change, Some(reason), now);
     }
 
     /// The end of a change: it stays (no reason) or it went back.

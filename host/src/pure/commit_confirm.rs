@@ -6,6 +6,8 @@
 use meshplan_schemas::digest::Digest;
 use serde::{Deserialize, Serialize};
 
+use super::confirm::Reason;
+
 /// The version of the window's files that this build writes and reads.
 pub const WINDOW_VERSION: u32 = 1;
 
@@ -76,8 +78,56 @@ pub struct Verdict {
     pub decided: Decided,
     /// Why, in a sentence.
     pub why: String,
+    /// Why it went back: whether the content is to blame outlives the host's death (B28).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<Reason>,
     /// Unix seconds.
     pub at: i64,
+}
+
+impl Verdict {
+    /// Everything goes back.
+    #[must_use]
+    pub fn reverted(reason: &Reason, at: i64) -> Self {
+        Self {
+            version: WINDOW_VERSION,
+            decided: Decided::Reverted,
+            why: reason.to_string(),
+            reason: Some(reason.clone()),
+            at,
+        }
+    }
+
+    /// What was done stays.
+    #[must_use]
+    pub fn confirmed(at: i64) -> Self {
+        Self {
+            version: WINDOW_VERSION,
+            decided: Decided::Confirmed,
+            why: String::new(),
+            reason: None,
+            at,
+        }
+    }
+
+    /// Why it went back; a verdict of a former build blames nothing.
+    #[must_use]
+    pub fn reason(&self) -> Reason {
+        self.reason
+            .clone()
+            .unwrap_or_else(|| Reason::Interrupted(self.why.clone()))
+    }
+}
+
+/// The last window that went back, for a start that finds none open any more: what it was about did not stay.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TakenBack {
+    /// [`WINDOW_VERSION`].
+    pub version: u32,
+    /// What it was about.
+    pub order: Order,
+    /// Why it went back.
+    pub reason: Reason,
 }
 
 /// Which way a window went.
@@ -120,12 +170,12 @@ pub enum AtStart {
     /// Finishes what was reverted.
     FinishRevert {
         /// As the verdict says.
-        why: String,
+        reason: Reason,
     },
     /// Decides for the way back.
     Revert {
         /// Why.
-        why: String,
+        reason: Reason,
     },
 }
 
@@ -134,21 +184,21 @@ pub enum AtStart {
 pub fn at_start(standing: &Standing, boot_id: &str) -> AtStart {
     match (&standing.verdict, &standing.window) {
         (FoundVerdict::Given(v), _) if v.decided == Decided::Confirmed => AtStart::FinishConfirm,
-        (FoundVerdict::Given(v), _) => AtStart::FinishRevert { why: v.why.clone() },
+        (FoundVerdict::Given(v), _) => AtStart::FinishRevert { reason: v.reason() },
         (FoundVerdict::Unreadable, _) => AtStart::FinishRevert {
-            why: "the verdict on the window cannot be read".to_owned(),
+            reason: Reason::Interrupted("the verdict on the window cannot be read".to_owned()),
         },
         (FoundVerdict::None, None) => AtStart::Revert {
-            why: "the window's file cannot be read".to_owned(),
+            reason: Reason::Interrupted("the window's file cannot be read".to_owned()),
         },
         (FoundVerdict::None, Some(window)) if window.boot_id != boot_id => AtStart::Revert {
-            why: format!(
+            reason: Reason::Interrupted(format!(
                 "the machine was started anew while {} awaited its confirm",
                 window.order
-            ),
+            )),
         },
         (FoundVerdict::None, Some(window)) if window.state == WindowState::Applying => AtStart::Revert {
-            why: format!("the host stopped while it applied {}", window.order),
+            reason: Reason::Interrupted(format!("the host stopped while it applied {}", window.order)),
         },
         (FoundVerdict::None, Some(_)) => AtStart::Wait,
     }
@@ -178,6 +228,7 @@ mod tests {
             version: 1,
             decided,
             why: "so".to_owned(),
+            reason: Some(Reason::Probe("so".to_owned())),
             at: 0,
         })
     }
@@ -206,7 +257,9 @@ mod tests {
             assert_eq!(end(verdict(Decided::Confirmed)), AtStart::FinishConfirm, "{word}");
             assert_eq!(
                 end(verdict(Decided::Reverted)),
-                AtStart::FinishRevert { why: "so".to_owned() }
+                AtStart::FinishRevert {
+                    reason: Reason::Probe("so".to_owned())
+                }
             );
             assert!(
                 matches!(end(FoundVerdict::Unreadable), AtStart::FinishRevert { .. }),

@@ -11,6 +11,10 @@ use serde::{Deserialize, Serialize};
 pub const PROBE_EVERY_SECS: i64 = 2;
 /// How old an answer of the probes may be when it is counted, in seconds.
 pub const PROBE_FRESH_SECS: i64 = 10;
+/// How long the probes may take to answer once before a window that was taken up again is judged, in seconds.
+pub const RESUME_GRACE_SECS: i64 = 10;
+/// So long after its deadline it is judged whatever is not known, in seconds.
+const RESUME_LATE_SECS: i64 = 60;
 /// The longest that an announced restart of the reconciler stops the clock, in seconds (EP-2).
 pub const RESTART_SECS: u32 = 120;
 
@@ -45,12 +49,18 @@ pub struct Window {
     pub deadline: i64,
     /// Whether an announced restart has stopped the clock already: it does so once.
     pub stopped_once: bool,
+    /// Why it is being taken back: decided, and kept before the machine is told.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reverting: Option<Reason>,
     /// Whether a session stands that came up after the apply.
     #[serde(skip)]
     link: bool,
     /// What the probes said last, and when.
     #[serde(skip)]
     probes: Option<(Probed, i64)>,
+    /// Until when a window that was taken up again is not judged without an answer of the probes.
+    #[serde(skip)]
+    grace_until: Option<i64>,
     /// When the probes were last asked.
     #[serde(skip)]
     asked_at: Option<i64>,
@@ -146,7 +156,9 @@ impl Window {
     #[must_use]
     pub fn open(change: Change, confirm_secs: u32, now: i64) -> (Self, Vec<Effect>) {
         let deadline = now.saturating_add(i64::from(confirm_secs));
-        Self::resume(change, now, deadline, false, now)
+        let (mut window, effects) = Self::resume(change, now, deadline, false, now);
+        window.grace_until = None;
+        (window, effects)
     }
 
     /// Takes a window up again that the former run of this host left open, under the same boot.
@@ -163,8 +175,14 @@ impl Window {
             done_at,
             deadline,
             stopped_once,
+            reverting: None,
             link: false,
             probes: None,
+            // A host that is started again and again is judged all the same.
+            grace_until: Some(
+                now.saturating_add(RESUME_GRACE_SECS)
+                    .min(deadline.saturating_add(RESUME_LATE_SECS)),
+            ),
             asked_at: Some(now),
         };
         (
@@ -175,6 +193,9 @@ impl Window {
 
     /// Takes an event. After [`Effect::Confirm`] or [`Effect::Revert`] the window is closed and is dropped.
     pub fn on(&mut self, event: Event, now: i64) -> Vec<Effect> {
+        if let Some(reason) = &self.reverting {
+            return vec![Effect::Revert(reason.clone())];
+        }
         let mut effects = Vec::new();
         match event {
             Event::LinkUp => self.link = true,
@@ -189,16 +210,17 @@ impl Window {
             Event::Probes(probed) => self.probes = Some((probed, now)),
             Event::Tick => {}
         }
-        let fresh = |at: &i64| now.saturating_sub(*at) <= PROBE_FRESH_SECS;
+        let fresh = |at: &i64| (0..=PROBE_FRESH_SECS).contains(&now.saturating_sub(*at));
         let passed = self
             .probes
             .as_ref()
             .is_some_and(|(probed, at)| *probed == Probed::Passed && fresh(at));
-        if self.link && passed {
-            return vec![Effect::Confirm];
-        }
-        if now >= self.deadline {
+        // The deadline first: a confirm that comes late is none.
+        if now >= self.deadline && self.judged_now(now) {
             return vec![Effect::Revert(self.verdict(passed))];
+        }
+        if now < self.deadline && self.link && passed {
+            return vec![Effect::Confirm];
         }
         let due = self
             .asked_at
@@ -208,6 +230,11 @@ impl Window {
             effects.push(Effect::AskProbes);
         }
         effects
+    }
+
+    /// After a restart the probes are asked once before it is judged: their no is another word than a lost link.
+    fn judged_now(&self, now: i64) -> bool {
+        self.probes.is_some() || self.grace_until.is_none_or(|until| now >= until)
     }
 
     /// Why it goes back at the deadline. A probe's no is the graver word: it blames the content.
@@ -321,6 +348,38 @@ mod tests {
         assert_eq!(w.on(Event::Probes(Probed::Passed), 1051), [Effect::Confirm]);
     }
 
+    // holds: EP-2
+    #[test]
+    fn a_confirm_that_comes_at_the_deadline_or_with_an_answer_from_the_future_is_none() {
+        let mut w = window();
+        w.on(Event::Probes(Probed::Passed), 1059);
+        assert_eq!(w.on(Event::LinkUp, 1060), [Effect::Revert(Reason::NoLink)]);
+        let mut w = window();
+        w.on(Event::Probes(Probed::Passed), 1050);
+        assert_eq!(closed(&w.on(Event::LinkUp, 1030)), None, "the clock jumped back");
+    }
+
+    // holds: HR-13
+    #[test]
+    fn after_a_restart_the_probes_are_heard_once_before_it_is_judged() {
+        let resumed = |now| Window::resume(CHANGE, 1000, 1060, false, now).0;
+        let mut w = resumed(1059);
+        assert_eq!(closed(&w.on(Event::Tick, 1061)), None, "judged unheard");
+        assert_eq!(
+            w.on(Event::Probes(Probed::Failed("web said 500".into())), 1062),
+            [Effect::Revert(Reason::Probe("web said 500".into()))]
+        );
+        assert_eq!(closed(&resumed(1061).on(Event::Tick, 1070)), None);
+        assert_eq!(
+            resumed(1061).on(Event::Tick, 1071),
+            [Effect::Revert(Reason::NoLink)]
+        );
+        assert_eq!(
+            resumed(1200).on(Event::Tick, 1200),
+            [Effect::Revert(Reason::NoLink)]
+        );
+    }
+
     fn event() -> impl Strategy<Value = Event> {
         prop_oneof![
             Just(Event::LinkUp),
@@ -353,11 +412,11 @@ mod tests {
                 let fresh = passed_at.is_some_and(|at| now - at <= PROBE_FRESH_SECS);
                 match closed(&effects) {
                     Some(Effect::Confirm) => {
-                        prop_assert!(link && fresh);
+                        prop_assert!(link && fresh && now < w.deadline);
                         return Ok(());
                     }
                     Some(_) => {
-                        prop_assert!(now >= w.deadline && !(link && fresh));
+                        prop_assert!(now >= w.deadline);
                         return Ok(());
                     }
                     None => prop_assert!(now < w.deadline && !(link && fresh)),

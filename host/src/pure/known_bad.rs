@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use meshplan_schemas::declaration::Declaration;
+use meshplan_schemas::declaration::{Declaration, Mode};
 use meshplan_schemas::digest::Digest;
 use meshplan_schemas::ident::ModuleName;
 use serde::{Deserialize, Serialize};
@@ -97,7 +97,8 @@ pub fn blamed(
     let changed: Vec<_> = failed
         .modules
         .iter()
-        .filter(|m| !stood(&m.digest))
+        // What is only looked at changed nothing.
+        .filter(|m| m.mode != Mode::Observe && !stood(&m.digest))
         .map(|m| (m.module.clone(), m.digest))
         .collect();
     match at_fault.and_then(|name| changed.iter().find(|(module, _)| module == name)) {

@@ -6,6 +6,9 @@
 
 use std::collections::BTreeSet;
 
+/// The longest that a reconciler that is busy may have a host wait, in milliseconds.
+const BUSY_MOST_MS: u64 = 600_000;
+
 /// How long no answer is an answer that was lost, in seconds.
 pub const ANSWER_SECS: i64 = 30;
 
@@ -118,7 +121,8 @@ impl Outbound {
                 }
             }
             Event::Busy { retry_after_ms } => {
-                let secs = i64::try_from(retry_after_ms.div_ceil(1000)).unwrap_or(i64::MAX);
+                let millis = retry_after_ms.min(BUSY_MOST_MS);
+                let secs = i64::try_from(millis.div_ceil(1000)).unwrap_or(i64::MAX);
                 self.not_before = now.saturating_add(secs);
                 self.in_flight = None;
             }
@@ -186,6 +190,21 @@ mod tests {
         let mut q = Outbound::new([3, 4]);
         q.on(Event::Up, 0);
         assert_eq!(q.on(Event::Reject(3), 1), [Effect::SetAside(3), Effect::Say(4)]);
+    }
+
+    // holds: LK-7
+    #[test]
+    fn busy_never_silences_a_host_for_longer_than_ten_minutes() {
+        let mut q = Outbound::new([3]);
+        q.on(Event::Up, 0);
+        q.on(
+            Event::Busy {
+                retry_after_ms: BUSY_MOST_MS * 1000,
+            },
+            0,
+        );
+        assert_eq!(q.on(Event::Tick, 599), []);
+        assert_eq!(q.on(Event::Tick, 600), [Effect::Say(3)]);
     }
 
     // holds: LK-7

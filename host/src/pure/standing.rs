@@ -33,6 +33,9 @@ pub struct Standing {
     pub epoch: Option<EpochStatus>,
     /// Its digest.
     pub epoch_digest: Option<Digest>,
+    /// The epoch that was tried last and did not stay: not tried again by itself, whatever was refused since.
+    #[serde(default)]
+    pub settled_epoch: Option<Digest>,
     /// The epoch that runs.
     pub running: Option<Mark>,
     /// The digest of the effective policy on the machine.
@@ -71,6 +74,7 @@ impl Default for Standing {
             declaration: None,
             epoch: None,
             epoch_digest: None,
+            settled_epoch: None,
             running: None,
             policy: None,
             received: BTreeMap::new(),

@@ -68,7 +68,7 @@ fn apply_and(machine: &mut Machine, decl: &Decl, confirm: bool) {
         if confirm {
             machine.confirm(20).unwrap();
         } else {
-            machine.revert("a probe failed", 20).unwrap();
+            machine.revert(&world::because("a probe failed"), 20).unwrap();
         }
     }
 }
@@ -258,7 +258,9 @@ fn a_host_that_is_killed_at_any_act_goes_on_waiting_or_comes_to_old_or_new_under
             if let Recovered::StillOpen(window) = &recovery.window {
                 waited += 1;
                 assert_eq!(window.confirm_deadline, Some(100));
-                machine.revert("the deadline passed", 200).unwrap();
+                machine
+                    .revert(&world::because("the deadline passed"), 200)
+                    .unwrap();
                 assert_eq!(whole(&world), old, "{} killed after {after}", story.name);
                 continue;
             }

@@ -187,7 +187,7 @@ fn an_owner_is_set_and_comes_back_with_a_revert() {
     );
     assert_eq!(owner(), (4321, 4322, "ours".to_owned()));
     machine.arm(10).unwrap();
-    machine.revert("no link", 11).unwrap();
+    machine.revert(&world::because("no link"), 11).unwrap();
     assert_eq!(owner(), (77, 78, "theirs".to_owned()));
 }
 
@@ -250,7 +250,7 @@ fn a_check_runs_on_the_temporary_file_and_what_it_refuses_never_stands() {
     let decl = Decl::new(2).with("web", checked("bad\n"));
     let applied = node.machine().apply(&decl.get(), decl.digest(), 0).unwrap();
     assert!(
-        matches!(&applied.end, End::Reverted { why } if why.contains("the check `grep -q good %s` did not pass"))
+        matches!(&applied.end, End::Reverted { reason } if reason.to_string().contains("the check `grep -q good %s` did not pass"))
     );
     assert_eq!(node.read("etc/f"), "good\n");
     assert_eq!(fs::read_dir(node.root().join("etc")).unwrap().count(), 1);
@@ -355,9 +355,44 @@ fn the_reserve_gives_room_to_say_that_the_disk_is_full() {
     );
     // The window can be armed and reverted all the same.
     machine.arm(10).unwrap();
-    machine.revert("no link", 20).unwrap();
+    machine.revert(&world::because("no link"), 20).unwrap();
     atomic::put_file(&disk, &path("/report"), &report, None).unwrap();
     assert!(disk.stat(&path("/report")).unwrap().is_some());
     assert_eq!(fs::read_dir(node.root()).unwrap().count(), 0);
     drop(small);
+}
+
+// holds: HR-6
+#[test]
+fn the_state_folder_is_no_target_by_any_spelling() {
+    let node = Node::new();
+    let state = node.root().join("var/state");
+    fs::create_dir_all(&state).unwrap();
+    symlink("/var", node.root().join("v")).unwrap();
+    symlink("var/state", node.root().join("l")).unwrap();
+    let setup = Setup {
+        root: Arc::new(RealDisk::open(&node.root()).unwrap()),
+        state: Arc::new(RealDisk::open(&state).unwrap()),
+        state_inside: Some(path("/var/state")),
+        boot_id: "boot".to_owned(),
+        policy_out: None,
+    };
+    let (mut machine, _) = Machine::open(setup, 0).unwrap();
+    for bad in [
+        file("f", "/var/state/ledger.json", "x"),
+        file("f", "/l/ledger.json", "x"),
+        file("f", "/v/state/new/deep/f", "x"),
+        directory("f", "/v/state"),
+    ] {
+        let decl = Decl::new(1).with("web", vec![bad]);
+        let applied = machine.apply(&decl.get(), decl.digest(), 10).unwrap();
+        refused(&applied, "in the host's own state folder");
+    }
+    let near = Decl::new(1).with("web", vec![file("f", "/v/near", "x")]);
+    assert!(
+        machine
+            .apply(&near.get(), near.digest(), 10)
+            .unwrap()
+            .window_open()
+    );
 }

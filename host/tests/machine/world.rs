@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use meshplan_host::edge::disk::SimDisk;
 use meshplan_host::edge::machine::{Applied, Machine, Recovery, Setup};
+use meshplan_host::pure::confirm::Reason;
 use meshplan_host::pure::target_path::TargetPath;
 use meshplan_schemas::declaration::{Declaration, Mode, ModuleEntry, OnFailure};
 use meshplan_schemas::digest::Digest;
@@ -68,6 +69,11 @@ impl World {
         all.retain(|at, _| !at.starts_with(STATE));
         all
     }
+}
+
+/// A reason that blames nothing.
+pub(crate) fn because(words: &str) -> Reason {
+    Reason::Interrupted(words.to_owned())
 }
 
 /// Applies, and confirms what it opened.

@@ -1,8 +1,10 @@
 //! The command line with no reconciler (HR-12): what each command says, and how it ends.
 
 use std::process::Command;
+use std::sync::Arc;
 
 use meshplan_host::edge::disk::RealDisk;
+use meshplan_host::edge::machine::{Machine, Setup};
 use meshplan_host::edge::orders;
 use meshplan_host::pure::orders::Slot;
 
@@ -213,4 +215,56 @@ fn nothing_held_is_said_and_cannot_be_taken() {
     let (code, words) = world.say(&["take", "web"]);
     assert_eq!(code, 1);
     assert!(words.contains("nothing of `web` is held"), "{words}");
+}
+
+// holds: EP-2
+#[test]
+fn a_window_of_another_boot_goes_back_though_the_membership_cannot_be_read() {
+    let world = World::enrolled(NOBODY);
+    let setup = Setup {
+        root: Arc::new(RealDisk::open(world.root()).unwrap()),
+        state: Arc::new(RealDisk::open(&world.state()).unwrap()),
+        state_inside: None,
+        boot_id: "another boot".into(),
+        policy_out: None,
+    };
+    let order = declaration(1, "new\n", None);
+    let digest = meshplan_schemas::digest::Digest::of_value(&order).unwrap();
+    let (mut machine, _) = Machine::open(setup, 1).unwrap();
+    assert!(machine.apply(&order, digest, 1).unwrap().window_open());
+    machine.arm(i64::MAX).unwrap();
+    drop(machine);
+    assert!(world.file("etc/web.conf").is_some());
+    world.put("membership.json", "{");
+    assert_ne!(world.say(&["apply", "--once"]).0, 0);
+    assert_eq!(world.file("etc/web.conf"), None, "it waits for a membership");
+}
+
+// holds: SG-5
+#[test]
+fn numbers_that_are_gone_are_a_loss_and_not_a_first_start() {
+    let world = World::enrolled(NOBODY);
+    assert_eq!(world.say(&["apply", "--once"]).0, 0);
+    for file in ["marks.a", "marks.b"] {
+        std::fs::remove_file(world.state().join(file)).unwrap();
+    }
+    world.say(&["apply", "--once"]);
+    let (_, words) = world.say(&["journal"]);
+    assert!(
+        words.contains("both files with the highest numbers are gone"),
+        "{words}"
+    );
+}
+
+// holds: EP-2, RO-7
+#[test]
+fn a_window_that_nobody_judges_is_told_as_one_that_waits_for_the_host() {
+    let world = with_order(&declaration(1, "new\n", None));
+    let host = world.run(&[]);
+    poll("the window", || {
+        world.say(&["status"]).1.contains("is taken back at")
+    });
+    host.kill();
+    let (_, words) = world.say(&["status"]);
+    assert!(words.contains("is judged when the host runs again"), "{words}");
 }

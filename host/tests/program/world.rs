@@ -121,7 +121,7 @@ impl World {
     pub(crate) fn state(&self) -> PathBuf {
         self.root().join("var/lib/meshplan")
     }
-    fn put(&self, name: &str, text: &str) {
+    pub(crate) fn put(&self, name: &str, text: &str) {
         std::fs::write(self.state().join(name), text).unwrap();
     }
     pub(crate) fn file(&self, path: &str) -> Option<String> {

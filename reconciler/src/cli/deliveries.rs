@@ -77,26 +77,10 @@ pub async fn run(args: &Args, config: &Path, json: bool, out: &mut dyn Write) ->
             Ok(Exit::Done)
         }
         Args::Why { commit } => {
-            let why: Value = client
+            let why = client
                 .get(&format!("/api/deliveries/{}/why", encoded(commit)))
                 .await?;
-            if json {
-                writeln!(out, "{}", serde_json::to_string_pretty(&why)?)?;
-                return Ok(Exit::Done);
-            }
-            for (label, key) in [
-                ("waits for", "waits_for"),
-                ("rule", "rule"),
-                ("next", "next"),
-                ("deadline", "deadline"),
-                ("command", "command"),
-                ("as of", "as_of"),
-            ] {
-                if let Some(text) = why.get(key).and_then(Value::as_str) {
-                    writeln!(out, "{label:>9}: {text}")?;
-                }
-            }
-            Ok(Exit::Done)
+            explain(&why, json, out)
         }
         Args::Go { commit, again, why } => {
             say(
@@ -114,6 +98,36 @@ pub async fn run(args: &Args, config: &Path, json: bool, out: &mut dyn Write) ->
         Args::Withdraw(word) => say(&client, &word.commit, "withdraw", &word.why, json, out).await,
         Args::Retry(word) => say(&client, &word.commit, "retry", &word.why, json, out).await,
     }
+}
+
+/// `meshplan why NODE|COMMIT`.
+///
+/// # Errors
+/// The reconciler cannot be reached, or knows neither node nor delivery of that name.
+pub async fn why(which: &str, config: &Path, json: bool, out: &mut dyn Write) -> anyhow::Result<Exit> {
+    let client = Client::of(config)?;
+    let why = client.get(&format!("/api/why/{}", encoded(which))).await?;
+    explain(&why, json, out)
+}
+
+fn explain(why: &Value, json: bool, out: &mut dyn Write) -> anyhow::Result<Exit> {
+    if json {
+        writeln!(out, "{}", serde_json::to_string_pretty(why)?)?;
+        return Ok(Exit::Done);
+    }
+    for (label, key) in [
+        ("waits for", "waits_for"),
+        ("rule", "rule"),
+        ("next", "next"),
+        ("deadline", "deadline"),
+        ("command", "command"),
+        ("as of", "as_of"),
+    ] {
+        if let Some(text) = why.get(key).and_then(Value::as_str) {
+            writeln!(out, "{label:>9}: {text}")?;
+        }
+    }
+    Ok(Exit::Done)
 }
 
 async fn list(client: &Client, json: bool, out: &mut dyn Write) -> anyhow::Result<Exit> {

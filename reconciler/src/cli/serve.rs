@@ -33,7 +33,7 @@ use crate::edge::store::Store;
 use crate::edge::store::journal::NOTES;
 use crate::edge::store::reports::ReportWriter;
 use crate::edge::webhook::Hooks;
-use crate::pass::{Engine, Signers};
+use crate::pass::{Engine, Moment, Signers};
 use crate::pure::decide::{Contents, Settings};
 
 /// The era of all orders until the offline roots raise it (SG-11).
@@ -101,6 +101,7 @@ pub async fn serve(config: &Config, stop: CancellationToken) -> anyhow::Result<(
         &config.fleet,
         config.forge.poll_secs,
         notes_waker.clone(),
+        waker.clone(),
     );
     let look_now = repository.look_now();
     let admissions = Admissions::new(
@@ -135,6 +136,8 @@ pub async fn serve(config: &Config, stop: CancellationToken) -> anyhow::Result<(
         serving_since: clock.now(),
         health: Arc::clone(&health),
         contents: Contents::default(),
+        last_good: Moment::of(&clock),
+        failing: false,
     };
     let counter = Counter {
         store: store.clone(),

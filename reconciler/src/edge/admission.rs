@@ -217,12 +217,13 @@ impl Admissions {
                 if desk.store.use_invite(&id, &request.message_id).await? != InviteUse::Yours {
                     return Ok(ToEnrolling::Refused);
                 }
-                desk.store.put_invite(&id, &*row).await?;
                 let body =
                     serde_json::to_string(&admission).map_err(|e| AdmissionError::Internal(e.to_string()))?;
                 desk.store
                     .queue_outward(ADMISSION, admission.name.as_str(), &body)
                     .await?;
+                // Queued first: a machine that asks again after a crash between the two is still proposed.
+                desk.store.put_invite(&id, &*row).await?;
                 self.outbox.wake();
                 tracing::info!(node = %admission.name, fingerprint = admission.fingerprint, "a machine asks for admission");
                 Ok(admission.waiting())

@@ -136,7 +136,8 @@ fn text(spec: &Spec) -> String {
 fleet = {fleet}
 branch = {branch}
 state_dir = \".\"
-listen = {listen}                # loopback: put a TLS proxy before it for hosts elsewhere
+listen = {listen}                # loopback. A TLS proxy before it, for hosts elsewhere, must pass only
+                                 # /mesh and /hooks on: the status page is for this machine alone
 addresses = [{address}]          # where hosts find it; they stand in the signed list
 
 [forge]

@@ -112,6 +112,7 @@ pub fn reads(counter: Counter) -> Router {
         .route("/api/deliveries", get(deliveries))
         .route("/api/deliveries/{which}", get(delivery))
         .route("/api/deliveries/{which}/why", get(explain))
+        .route("/api/why/{which}", get(explain_any))
         .with_state(counter)
 }
 
@@ -223,6 +224,27 @@ async fn explain(State(counter): State<Counter>, Path(which): Path<String>) -> R
         .values()
         .find(|d| d.commit != delivery.commit && d.has_begun() && !d.state.is_final());
     Ok(Json(why::why(&delivery, in_the_way, counter.clock.now())))
+}
+
+/// Of a node by its name, else of a delivery.
+async fn explain_any(
+    State(counter): State<Counter>,
+    Path(which): Path<String>,
+) -> Result<Json<why::Why>, No> {
+    let status = view(&counter).await?;
+    let Some(node) = status
+        .nodes
+        .iter()
+        .find(|n| n.name == which || n.short_id == which)
+    else {
+        return explain(State(counter), Path(which)).await;
+    };
+    let snapshot = counter.store.snapshot().await?;
+    let walking = snapshot
+        .deliveries
+        .values()
+        .find(|d| d.walk.is_some() && !d.state.is_final());
+    Ok(Json(why::why_node(node, walking, counter.clock.now())))
 }
 
 async fn word(

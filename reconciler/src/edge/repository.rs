@@ -10,6 +10,9 @@ use jiff::{SignedDuration, Timestamp};
 use meshplan_schemas::finding::Finding;
 use meshplan_schemas::ident::{CommitId, FleetName};
 
+use tokio::sync::oneshot;
+use tokio::sync::oneshot::error::TryRecvError;
+
 use super::activation::Waker;
 use super::health::Health;
 use super::mirror::{self, FetchError, Mirror, MirrorError};
@@ -25,8 +28,8 @@ const RETRY_SECS: i64 = 5;
 /// What a look brought.
 #[derive(Debug, Default)]
 pub struct News {
-    /// The repository was looked at, and answered.
-    pub looked: bool,
+    /// The webhooks that this look answers: those that were there when it began.
+    pub handled: Vec<String>,
     /// New commits, oldest first.
     pub commits: Vec<NewCommit>,
     /// Where the branch is read to, once the commits are stored.
@@ -37,7 +40,7 @@ impl News {
     /// Whether nothing is to be stored of it.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.commits.is_empty() && self.cursor.is_none()
+        self.commits.is_empty() && self.cursor.is_none() && self.handled.is_empty()
     }
 }
 
@@ -49,6 +52,10 @@ impl LookNow {
     /// The next pass looks.
     pub fn say(&self) {
         self.0.store(true, Ordering::Release);
+    }
+
+    fn is_said(&self) -> bool {
+        self.0.load(Ordering::Acquire)
     }
 
     /// Whether it was said since the last time.
@@ -67,7 +74,17 @@ pub struct Repository {
     next_look: Option<Timestamp>,
     trees: BTreeMap<CommitId, Tree>,
     notes: Waker,
+    wake: Waker,
     look_now: LookNow,
+    looking: Option<Looking>,
+    failed: bool,
+}
+
+/// A look under way.
+struct Looking {
+    result: oneshot::Receiver<Result<Looked, LookError>>,
+    hints: Vec<String>,
+    cursor: Option<CommitId>,
 }
 
 impl std::fmt::Debug for Repository {
@@ -89,10 +106,15 @@ enum LookError {
     Fetch(#[from] FetchError),
     #[error(transparent)]
     Mirror(#[from] MirrorError),
+    #[error(
+        "this reconciler knows of no delivery, and the repository has {0} blocks of an earlier one's journal: to sign now \
+         would use its numbers a second time. Bring the database back from a backup (`meshplan.db` in the state folder)"
+    )]
+    NumbersLost(usize),
 }
 
 impl Repository {
-    /// The repository behind a mirror. `notes` wakes whoever writes notes.
+    /// The repository behind a mirror. `notes` wakes whoever writes notes, `wake` the pass when a look is over.
     #[must_use]
     pub fn new(
         mirror: Arc<Mutex<Mirror>>,
@@ -101,6 +123,7 @@ impl Repository {
         fleet: &FleetName,
         poll_secs: u32,
         notes: Waker,
+        wake: Waker,
     ) -> Self {
         Self {
             mirror,
@@ -111,7 +134,10 @@ impl Repository {
             next_look: None,
             trees: BTreeMap::new(),
             notes,
+            wake,
             look_now: LookNow::default(),
+            looking: None,
+            failed: false,
         }
     }
 
@@ -121,48 +147,96 @@ impl Repository {
         self.look_now.clone()
     }
 
-    /// Looks at the remote when a webhook came, when the poll is due, and at the start.
+    /// Takes what a look has brought, and begins one when a webhook came, when the poll is due, and at the start.
+    ///
+    /// The look runs beside the passes: a forge that is slow delays news, never a walk (FG-4). It wakes the pass when
+    /// it is over.
     ///
     /// # Errors
     /// The store cannot say how far the branch was read. A remote that cannot be reached is no error: it is said in
     /// `health`, and looked at again.
     pub async fn look(
         &mut self,
-        hinted: bool,
+        hints: &[String],
         store: &Store,
         health: &Health,
         now: Timestamp,
     ) -> Result<News, StoreError> {
-        let hinted = self.look_now.take() || hinted;
-        if !hinted && self.next_look.is_some_and(|due| now < due) {
-            return Ok(News::default());
+        let news = match self.looking.take() {
+            None => News::default(),
+            Some(mut looking) => match looking.result.try_recv() {
+                Err(TryRecvError::Empty) => {
+                    self.looking = Some(looking);
+                    News::default()
+                }
+                Err(TryRecvError::Closed) => self.over(None, looking, store, health, now).await?,
+                Ok(looked) => self.over(Some(looked), looking, store, health, now).await?,
+            },
+        };
+        let hinted = hints.iter().any(|id| !news.handled.contains(id));
+        let due = self.next_look.is_none_or(|due| due <= now);
+        // After a failure a hint waits like everybody: who rings at a shut door does not open it.
+        let wanted = if self.failed {
+            due
+        } else {
+            due || hinted || self.look_now.is_said()
+        };
+        if self.looking.is_none() && wanted {
+            self.look_now.take();
+            self.begin(hints.to_vec(), store.cursor(&self.name, &self.branch).await?);
         }
-        let cursor = store.cursor(&self.name, &self.branch).await?;
-        let mirror = Arc::clone(&self.mirror);
-        let known = cursor.clone();
-        let looked = tokio::task::spawn_blocking(move || {
+        Ok(news)
+    }
+
+    fn begin(&mut self, hints: Vec<String>, cursor: Option<CommitId>) {
+        let (mirror, wake, known) = (Arc::clone(&self.mirror), self.wake.clone(), cursor.clone());
+        let (done, result) = oneshot::channel();
+        tokio::task::spawn_blocking(move || {
             let mut mirror = mirror.lock().unwrap_or_else(PoisonError::into_inner);
-            fetch(&mut mirror, known.as_ref())
-        })
-        .await;
-        let (result, wait) = match looked {
-            Ok(Ok(looked)) => (Some(looked), self.poll),
-            Ok(Err(error)) => {
+            let looked = fetch(&mut mirror, known.as_ref());
+            drop(mirror);
+            // Nobody waits for it any more when the service stops.
+            let _ = done.send(looked);
+            wake.wake();
+        });
+        self.looking = Some(Looking {
+            result,
+            hints,
+            cursor,
+        });
+    }
+
+    async fn over(
+        &mut self,
+        looked: Option<Result<Looked, LookError>>,
+        over: Looking,
+        store: &Store,
+        health: &Health,
+        now: Timestamp,
+    ) -> Result<News, StoreError> {
+        let Looking { hints, cursor, .. } = over;
+        let mut looked = match looked {
+            Some(Ok(looked)) => looked,
+            Some(Err(error)) => {
                 tracing::warn!(error = %error, "the repository could not be looked at");
                 health.set("repository", error.to_string());
-                (None, self.poll.min(SignedDuration::from_secs(RETRY_SECS)))
+                return Ok(self.failed_at(now));
             }
-            Err(_) => (None, SignedDuration::from_secs(RETRY_SECS)),
+            None => return Ok(self.failed_at(now)),
         };
-        self.next_look = now.checked_add(wait).ok();
-        let Some(mut looked) = result else {
-            return Ok(News::default());
-        };
+        self.failed = false;
+        self.next_look = now.checked_add(self.poll).ok();
         health.clear("repository");
         if let Looked::Branch { head, commits } = &mut looked {
-            // A branch that was set back stands on a commit that had its delivery: the same one never becomes two.
-            let tip_known = cursor.as_ref() != Some(head) && store.delivery(head).await?.is_some();
-            if tip_known {
+            // The same commit never becomes two deliveries, whatever became of the branch meanwhile (DL-1).
+            let mut new = Vec::new();
+            for commit in commits.drain(..) {
+                if store.delivery(&commit.commit).await?.is_none() {
+                    new.push(commit);
+                }
+            }
+            *commits = new;
+            if commits.is_empty() && cursor.as_ref() != Some(head) {
                 let sentence = format!(
                     "the branch {} was set back to {}, which was delivered before: nothing is undone by that; \
                      revert with a new commit",
@@ -170,12 +244,21 @@ impl Repository {
                     head.short()
                 );
                 health.set("rewritten", sentence);
-                commits.clear();
             } else if !commits.is_empty() {
                 health.clear("rewritten");
             }
         }
-        Ok(self.news(looked, cursor, health))
+        let mut news = self.news(looked, cursor, health);
+        news.handled = hints;
+        Ok(news)
+    }
+
+    fn failed_at(&mut self, now: Timestamp) -> News {
+        self.failed = true;
+        self.next_look = now
+            .checked_add(self.poll.min(SignedDuration::from_secs(RETRY_SECS)))
+            .ok();
+        News::default()
     }
 
     fn news(&self, looked: Looked, cursor: Option<CommitId>, health: &Health) -> News {
@@ -186,10 +269,7 @@ impl Repository {
                     self.branch, self.name
                 );
                 health.set("branch", sentence);
-                News {
-                    looked: true,
-                    ..News::default()
-                }
+                News::default()
             }
             Looked::Branch { head, commits } => {
                 health.clear("branch");
@@ -200,9 +280,9 @@ impl Repository {
                     commit: head,
                 });
                 News {
-                    looked: true,
                     commits,
                     cursor,
+                    ..News::default()
                 }
             }
         }
@@ -211,7 +291,8 @@ impl Repository {
     /// When the remote is looked at next.
     #[must_use]
     pub fn next_look(&self) -> Option<Timestamp> {
-        self.next_look
+        // One under way wakes the pass by itself.
+        self.next_look.filter(|_| self.looking.is_none())
     }
 
     /// Blocks wait to be written into notes.
@@ -241,7 +322,10 @@ impl Repository {
                 self.trees.insert(commit.clone(), tree.clone());
                 Some(tree)
             }
-            Ok(Err(MirrorError::Tree { why, .. })) => Some(Tree::Invalid(why)),
+            Ok(Err(MirrorError::Tree { why, .. })) => {
+                self.trees.insert(commit.clone(), Tree::Invalid(why.clone()));
+                Some(Tree::Invalid(why))
+            }
             Ok(Err(error)) => {
                 tracing::error!(error = %error, commit = commit.short(), "a tree cannot be read");
                 health.set("tree", error.to_string());
@@ -259,7 +343,14 @@ impl Repository {
 }
 
 fn fetch(mirror: &mut Mirror, known: Option<&CommitId>) -> Result<Looked, LookError> {
-    let Some(head) = mirror.fetch()?.head else {
+    let fetched = mirror.fetch()?;
+    if known.is_none() && fetched.notes.is_some() {
+        let blocks = journal_blocks(mirror);
+        if blocks > 0 {
+            return Err(LookError::NumbersLost(blocks));
+        }
+    }
+    let Some(head) = fetched.head else {
         return Ok(Looked::Gone);
     };
     if known == Some(&head) {
@@ -288,6 +379,15 @@ fn fetch(mirror: &mut Mirror, known: Option<&CommitId>) -> Result<Looked, LookEr
         })
         .collect();
     Ok(Looked::Branch { head, commits })
+}
+
+/// How many blocks the repository's journal has.
+fn journal_blocks(mirror: &Mirror) -> usize {
+    let notes = super::notes::record_in(mirror.path()).unwrap_or_default();
+    notes
+        .values()
+        .map(|text| crate::pure::note::blocks(text).len())
+        .sum()
 }
 
 fn composed(entries: Vec<mirror::TreeEntry>, fleet: &FleetName, branch: &str) -> Tree {

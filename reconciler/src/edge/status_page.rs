@@ -95,6 +95,6 @@ mod tests {
             page.contains("&lt;script&gt;") && !page.contains("<script"),
             "{page}"
         );
-        assert!(page.contains("1970-01-01T00:00:00Z"));
+        assert!(page.contains(">1970-01-01 00:00:00 UTC<"), "{page}");
     }
 }

@@ -56,6 +56,18 @@ pub struct Delivery {
     /// A person said hold before it began.
     #[serde(default)]
     pub person_hold: bool,
+    /// What a walk whose place it took had put on machines: its own walk answers for that too.
+    #[serde(default)]
+    pub inherited: Option<Inherited>,
+}
+
+/// What a walk left on machines when a newer delivery took its place.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Inherited {
+    /// The machines.
+    pub reached: BTreeMap<NodeId, Reached>,
+    /// Its first epoch, 0 without one.
+    pub first_epoch: u64,
 }
 
 /// One transition, as stored and as written into the note.
@@ -171,6 +183,12 @@ pub enum Step {
 pub struct StageRun {
     /// Its name.
     pub name: String,
+    /// The line of the plan's file on which it begins; 0 for a built-in one.
+    #[serde(default)]
+    pub line: u32,
+    /// Where none of the machines that it names is changed: hold, instead of another machine (DL-6).
+    #[serde(default)]
+    pub named_only: bool,
     /// Which machines, of those that the delivery changes and no stage before has.
     pub select: Select,
     /// How many at once; the others follow in a stage of the same name.
@@ -192,9 +210,6 @@ pub struct StageRun {
     /// When it was ordered.
     #[serde(default)]
     pub ordered_at: Option<Timestamp>,
-    /// A person said go although machines did not pass.
-    #[serde(default)]
-    pub forced: bool,
 }
 
 /// What trouble does to a delivery (`failed`, `silent` of a stage).
@@ -244,6 +259,9 @@ pub struct MachineRun {
     /// Decided, or still open.
     #[serde(default)]
     pub verdict: Option<Verdict>,
+    /// A person said go although it did not pass: it troubles nobody any more.
+    #[serde(default)]
+    pub forced: bool,
 }
 
 /// What became of a machine in its stage.

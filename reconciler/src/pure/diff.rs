@@ -36,14 +36,15 @@ pub struct Diff {
     pub known_bad: BTreeMap<Scope, KnownBad>,
 }
 
-/// The content of the `policy` scope on each node of a tree, with its digest.
+/// The content of the `policy` scope on each node of a tree under a policy text, with its digest.
 ///
 /// # Errors
 /// Text that cannot be digested, which does not happen for what a tree composes to.
 pub fn policy_on_nodes(
     tree: &Composed,
+    text: &str,
 ) -> Result<BTreeMap<NodeId, (Digest, PolicyOnNode)>, serde_json::Error> {
-    let policy = policy::parse(&tree.policy).unwrap_or_default();
+    let policy = policy::parse(text).unwrap_or_default();
     // Nodes with the same roles in the same order have the same policy: merge once for each such list.
     let mut merged: BTreeMap<&[RoleName], Digest> = BTreeMap::new();
     let mut out = BTreeMap::new();
@@ -64,7 +65,7 @@ pub fn policy_on_nodes(
 
 /// Compares a commit's tree with what was accepted.
 ///
-/// `previous` is the tree of the commit before it, to tell what the commit itself touched; `again` lifts known-bad.
+/// `accepted_text` is the policy text that was last accepted; `previous` is the tree of the commit before it, to tell what the commit itself touched; `again` lifts known-bad.
 ///
 /// # Errors
 /// As [`policy_on_nodes`].
@@ -72,6 +73,7 @@ pub fn diff(
     tree: &Composed,
     previous: Option<&Composed>,
     snapshot: &Snapshot,
+    accepted_text: Option<&str>,
     again: bool,
 ) -> Result<Diff, serde_json::Error> {
     let mut all = Vec::new();
@@ -84,7 +86,7 @@ pub fn diff(
             nodes: BTreeMap::new(),
         });
     }
-    all.extend(policy_leg(tree, snapshot)?);
+    all.extend(policy_leg(tree, snapshot, &tree.policy, tree.policy_digest)?);
     all.extend(module_legs(tree, snapshot));
     if snapshot.accepted.get(&Scope::Gate).map(|c| c.digest) != Some(tree.gate_digest) {
         let before = snapshot.accepted.get(&Scope::Gate).map(|c| c.digest);
@@ -109,7 +111,13 @@ pub fn diff(
                 out.legs.push(leg);
             }
             Some(bad) => {
-                out.skipped.insert(leg.scope, bad.clone());
+                out.skipped.insert(leg.scope.clone(), bad.clone());
+                // The text stays out; who a node is (roles, takes) does not wait for it.
+                if leg.scope == Scope::Policy
+                    && let Some((text, digest)) = accepted_text.zip(leg.before)
+                {
+                    out.legs.extend(policy_leg(tree, snapshot, text, digest)?);
+                }
             }
         }
     }
@@ -127,17 +135,22 @@ fn touched(leg: &Leg, tree: &Composed, previous: Option<&Composed>) -> bool {
     }
 }
 
-fn policy_leg(tree: &Composed, snapshot: &Snapshot) -> Result<Option<Leg>, serde_json::Error> {
+fn policy_leg(
+    tree: &Composed,
+    snapshot: &Snapshot,
+    text: &str,
+    digest: Digest,
+) -> Result<Option<Leg>, serde_json::Error> {
     let before = snapshot.accepted.get(&Scope::Policy).map(|c| c.digest);
-    let nodes: BTreeMap<NodeId, NodeChange> = policy_on_nodes(tree)?
+    let nodes: BTreeMap<NodeId, NodeChange> = policy_on_nodes(tree, text)?
         .into_iter()
         .filter(|(id, _)| tree.nodes.get(id).is_some_and(|n| n.enrolled))
         .filter_map(|(id, (digest, _))| Some((id, change(snapshot, id, Scope::Policy, Some(digest))?)))
         .collect();
-    let differs = before != Some(tree.policy_digest) || !nodes.is_empty();
+    let differs = before != Some(digest) || !nodes.is_empty();
     Ok(differs.then_some(Leg {
         scope: Scope::Policy,
-        digest: tree.policy_digest,
+        digest,
         before,
         nodes,
     }))

@@ -211,7 +211,7 @@ pub fn seal(text: &str, key_id: &KeyId, signature: &[u8]) -> String {
     )
 }
 
-fn trailer_line(key: &str, value: &str) -> String {
+pub(crate) fn trailer_line(key: &str, value: &str) -> String {
     format!("{}: {}\n", trailer_key(key), escape::text(value))
 }
 

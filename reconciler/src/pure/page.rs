@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::compose::Composed;
 use super::decide::walk::{summary, word};
 use super::delivery::{Delivery, Transition};
-use super::note::transition_line;
+use super::note::{trailer_line, transition_line};
 use super::snapshot::NodeState;
 
 /// The fleet at a glance.
@@ -135,7 +135,8 @@ pub fn story_of(transition: &Transition) -> String {
         &transition.reason,
     );
     for (key, value) in &transition.facts {
-        text.push_str(&format!("\n{key}: {value}"));
+        text.push('\n');
+        text.push_str(trailer_line(key, value).trim_end());
     }
     text
 }

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use meshplan_schemas::digest::Digest;
 use meshplan_schemas::epoch::Targeting;
+use meshplan_schemas::fleet_list::{Author, Reconciler};
 use meshplan_schemas::ident::{CommitId, NodeId};
 use meshplan_schemas::report::Report;
 use meshplan_schemas::timestamp::BlockMark;
@@ -95,6 +96,10 @@ pub struct HeadRef {
     pub digest: Digest,
     /// The oldest revision that it still accepts.
     pub oldest_accepted: u64,
+    /// Who may sign from it on.
+    pub authors: Vec<Author>,
+    /// Where hosts find the reconcilers.
+    pub reconcilers: Vec<Reconciler>,
 }
 
 /// What is heard of a node.

@@ -28,6 +28,8 @@ pub struct PlanDoc {
     pub absent: Absent,
     /// Whether legs share their fate.
     pub legs: Legs,
+    /// What becomes of named canaries that are not changed.
+    pub canary: Canary,
     /// The stages, at least one.
     pub stages: Vec<StageDoc>,
 }
@@ -71,6 +73,17 @@ pub enum Absent {
     Wait,
 }
 
+/// `canary` (DL-6, RO-1).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Canary {
+    /// Named machines that the delivery does not change are replaced by one that it does.
+    Replaced,
+    /// The delivery is held then.
+    NamedOnly,
+    /// Only the last stage is walked.
+    None,
+}
+
 /// `legs`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Legs {
@@ -85,6 +98,10 @@ pub enum Legs {
 pub struct StageDoc {
     /// Its name.
     pub name: String,
+    /// The line of the plan's file on which it begins, from 1; 0 for a built-in one. A place, no content: a comment
+    /// above it changes no digest.
+    #[serde(skip)]
+    pub line: u32,
     /// Which machines.
     pub select: Select,
     /// The looks; none: told only, or what `[config_mgmt]` says.
@@ -158,7 +175,6 @@ const NOT_YET: &str = "`{}` is not supported by this version yet";
 /// Keys of page 03 that must not be dropped in silence.
 const PLAN_LATER: &[RefusedKey] = &[
     ("window", NOT_YET),
-    ("canary", NOT_YET),
     ("max_removals", NOT_YET),
     ("revert_pr", NOT_YET),
 ];
@@ -179,6 +195,9 @@ table! {
     "absent" absent: Absent = Absent::Hold,
     /// Whether the legs of one commit share their fate.
     "legs" legs: Legs = Legs::Together,
+    /// What becomes of the first stages where none of their machines is changed: another goes first, or the delivery is
+    /// held, or there are no first stages at all.
+    "canary" canary: Canary = Canary::Replaced,
     /// The stages, in order; at least one.
     "stage" stages: Vec<At<StageFile>>,
 }
@@ -250,6 +269,7 @@ macro_rules! words {
     };
 }
 words!(Absent: "hold" => Hold, "skip" => Skip, "wait" => Wait);
+words!(Canary: "replaced" => Replaced, "named-only" => NamedOnly, "none" => None);
 words!(Legs: "together" => Together, "apart" => Apart);
 words!(Trouble: "roll-back" => RollBack, "hold" => Hold, "leave" => Leave);
 words!(Wait: "passed" => Passed, "sent" => Sent);

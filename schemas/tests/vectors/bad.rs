@@ -214,6 +214,10 @@ fn numbers() -> Vec<Vector> {
     };
     let mut lower_era = knows("epoch");
     lower_era.marks.era = 2;
+    let mut higher = epoch(8);
+    higher.era = u64::MAX;
+    let mut higher_head = head(5);
+    higher_head.era = 2;
     let mut standing = at("epoch", 9);
     standing.in_force = vec![meshplan_schemas::epoch::InForce {
         epoch: 7,
@@ -284,6 +288,20 @@ fn numbers() -> Vec<Vector> {
             "of a former era",
             lower_era,
             sealed(&epoch(7), AUTHOR),
+            "era",
+        ),
+        said(
+            "higher-era",
+            "of an era that no list has begun: whoever believed it would believe nobody again",
+            at("epoch", 7),
+            sealed(&higher, AUTHOR),
+            "era",
+        ),
+        said(
+            "higher-era-fleet-list",
+            "a list that raises the era: only roots of trust may",
+            at("fleet-list", 4),
+            sealed(&higher_head, AUTHOR),
             "era",
         ),
         said(

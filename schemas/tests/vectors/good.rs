@@ -177,9 +177,7 @@ fn numbers() -> Vec<Vector> {
     );
     standing.verdict.in_force = true;
 
-    let mut far = knows("epoch");
-    far.marks.epoch = Some(mark(9_000_000, b"era 1"));
-    let mut era = epoch(1);
+    let mut era = head(1);
     era.era = 2;
     let mut zero = knows("declaration");
     zero.marks.sequence = None;
@@ -194,9 +192,9 @@ fn numbers() -> Vec<Vector> {
         duplicate,
         standing,
         vector(
-            "ok-new-era",
-            "a higher era restarts the numbers",
-            far,
+            "ok-first-era",
+            "the first list that is taken says which era it is",
+            knows("fleet-list"),
             sealed(&era, AUTHOR),
             author,
         ),

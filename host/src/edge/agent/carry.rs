@@ -4,7 +4,7 @@ use meshplan_schemas::ident::ModuleName;
 use meshplan_schemas::report::Cause;
 
 use super::*;
-use crate::edge::{boot, orders, probe_run};
+use crate::edge::{boot, probe_run};
 use crate::pure::agent::Effect;
 use crate::pure::report::{Facts, compose};
 
@@ -20,16 +20,12 @@ impl Shell {
                 Effect::SaveMarks(value) => {
                     let (marks, anchor) = *value;
                     let file = MarksFile { marks, anchor };
-                    self.keep(|shell| shell.marks.write(&*shell.disk, &file))?;
+                    self.with_room(|shell| shell.marks.write(&*shell.disk, &file))?;
                 }
-                Effect::Keep(slot, text) => self.keep(|shell| orders::keep(&*shell.disk, slot, &text))?,
-                Effect::Drop(slot) => self.keep(|shell| orders::drop_slot(&*shell.disk, slot))?,
-                Effect::SaveStanding => {
-                    self.keep(|shell| orders::save_standing(&*shell.disk, shell.agent.standing()))?;
-                }
-                Effect::SaveKnownBad => {
-                    self.keep(|shell| orders::save_known_bad(&*shell.disk, shell.agent.known_bad()))?;
-                }
+                Effect::Keep(slot, text) => self.put(slot, Some(text))?,
+                Effect::Drop(slot) => self.put(slot, None)?,
+                Effect::SaveStanding => self.save_standing()?,
+                Effect::SaveKnownBad => self.save_known_bad()?,
                 Effect::Journal(entry) => self.journal.write(now, &entry),
                 Effect::Say(word) => self.to_link.push_back(ToLink::Say(word)),
                 Effect::Renew => {
@@ -49,19 +45,6 @@ impl Shell {
             }
         }
         Ok(())
-    }
-
-    /// Writes; on a full disk once more with the room that is kept for this.
-    fn keep(&mut self, write: impl Fn(&mut Self) -> Result<(), DiskError>) -> Result<(), RunError> {
-        match write(self) {
-            Err(e) if e.is_no_room() => {
-                if let Some(machine) = &self.machine {
-                    machine.release_reserve();
-                }
-                Ok(write(self)?)
-            }
-            other => Ok(other?),
-        }
     }
 
     fn report(&mut self, cause: Cause, now: i64) -> Result<(), RunError> {
@@ -90,7 +73,7 @@ impl Shell {
                 self.say(words);
                 if !report.refused.is_empty() {
                     self.agent.refusals_said();
-                    self.keep(|shell| orders::save_standing(&*shell.disk, shell.agent.standing()))?;
+                    self.save_standing()?;
                 }
             }
         }

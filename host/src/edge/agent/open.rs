@@ -25,9 +25,10 @@ impl Shell {
         setup: Setup,
         clock: Clock,
     ) -> Result<(Self, Membership, LinkSecret, Event), RunError> {
-        let membership = Membership::load(&setup.state_dir)?.ok_or(RunError::NotEnrolled)?;
-        membership.check()?;
-        let identity = Identity::load(&setup.state_dir)?;
+        let membership = Membership::load(&setup.state_dir);
+        if matches!(membership, Ok(None)) && !setup.state_dir.join("window").exists() {
+            return Err(RunError::NotEnrolled);
+        }
         let lock = lock(&setup.state_dir)?;
         let now = clock.now().as_second();
         let boot_id = boot::boot_id().map_err(|source| RunError::System {
@@ -37,8 +38,12 @@ impl Shell {
         let machine_setup = machine_setup(&setup, &boot_id)?;
         let disk = Arc::clone(&machine_setup.state);
 
-        // The machine first: a window of before is closed before anything else (EP-2).
+        // The machine first: a window of before is closed before anything else (EP-2), keys and membership that
+        // cannot be read included.
         let (machine, recovery) = Machine::open(machine_setup, now)?;
+        let membership = membership?.ok_or(RunError::NotEnrolled)?;
+        membership.check()?;
+        let identity = Identity::load(&setup.state_dir)?;
         orders::prepare(&*disk)?;
         let mut broken = Vec::new();
         let (mut held, words) = orders::load(&*disk);
@@ -53,7 +58,8 @@ impl Shell {
                 broken.extend(words);
                 Some((file.marks, file.anchor))
             }
-            Held::Never if held.declaration.is_none() && held.epochs.is_empty() => {
+            // A head without numbers is a loss as well: only enrolment comes before both.
+            Held::Never if held.head.is_none() && held.declaration.is_none() && held.epochs.is_empty() => {
                 enrolled(&*disk, &mut held, &mut pair)?
             }
             Held::Never => {
@@ -99,6 +105,7 @@ impl Shell {
             started_at: now,
             instance,
             boot_id,
+            unwritten: Unwritten::default(),
             to_link: VecDeque::new(),
             renewing: 0,
             machine: Some(machine),
@@ -185,8 +192,8 @@ fn enrolled(
 fn started(recovery: Recovery, held: &Orders, broken: Vec<String>) -> Started {
     let window = match recovery.window {
         Recovered::Clean => StartedWindow::Clean,
-        Recovered::Reverted { why, lines, .. } | Recovered::FinishedRevert { why, lines, .. } => {
-            StartedWindow::Reverted { why, lines }
+        Recovered::Reverted { reason, lines, .. } | Recovered::FinishedRevert { reason, lines, .. } => {
+            StartedWindow::Reverted { reason, lines }
         }
         Recovered::FinishedConfirm(_) => StartedWindow::Confirmed,
         Recovered::StillOpen(window) => StartedWindow::StillOpen {
@@ -216,6 +223,7 @@ fn started(recovery: Recovery, held: &Orders, broken: Vec<String>) -> Started {
         confirmed,
         policy,
         ledger_lost,
+        taken_back: recovery.taken_back,
         broken,
     }
 }

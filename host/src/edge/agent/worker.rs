@@ -2,6 +2,7 @@
 
 use crate::edge::machine::{self, End, Machine, MachineError};
 use crate::pure::agent::{Applied, ApplyEnd, Done, Job};
+use crate::pure::confirm::Reason;
 
 /// Does a job; nothing is said of one that nothing waits for, unless it failed.
 pub(super) fn work(machine: &mut Machine, job: Job, now: i64) -> Option<Done> {
@@ -22,8 +23,8 @@ pub(super) fn work(machine: &mut Machine, job: Job, now: i64) -> Option<Done> {
             Ok(applied) => Done::Repaired(words(applied)),
             Err(e) => Done::Failed(format!("repair: {}", chain(&e))),
         }),
-        Job::Rebuild(kept) => machine
-            .rebuild(&kept.payload, kept.digest)
+        Job::Rebuild(kept, basis) => machine
+            .rebuild(&kept.payload, kept.digest, basis)
             .err()
             .map(|e| Done::Noted(format!("rebuild the ledger: {}", chain(&e)))),
         Job::Arm(deadline) => machine
@@ -36,7 +37,7 @@ pub(super) fn work(machine: &mut Machine, job: Job, now: i64) -> Option<Done> {
             Err(MachineError::Decided(_) | MachineError::NoWindow) => Done::Reverted(Vec::new()),
             Err(e) => Done::Failed(format!("confirm: {}", chain(&e))),
         }),
-        Job::Revert(why) => Some(match machine.revert(&why, now) {
+        Job::Revert(reason) => Some(match machine.revert(&reason, now) {
             Ok(lines) => Done::Reverted(lines),
             Err(MachineError::Decided(_)) => Done::Confirmed,
             Err(MachineError::NoWindow) => Done::Reverted(Vec::new()),
@@ -57,7 +58,7 @@ fn ended(
             let why = format!("{what}: {}", chain(&e));
             // What was begun is not left half done; a start would take it back the same way.
             if machine.window().is_some()
-                && let Err(e) = machine.revert(&why, now)
+                && let Err(e) = machine.revert(&Reason::Interrupted(why.clone()), now)
             {
                 tracing::error!(error = %chain(&e), "what was begun could not be taken back yet");
             }
@@ -83,7 +84,7 @@ fn words(applied: machine::Applied) -> Applied {
             End::Converged | End::Repaired => ApplyEnd::Converged,
             End::Observed => ApplyEnd::Observed,
             End::WindowOpen => ApplyEnd::WindowOpen,
-            End::Reverted { why } => ApplyEnd::Reverted(why),
+            End::Reverted { reason } => ApplyEnd::Reverted(reason),
             End::NotBegun { why } => ApplyEnd::NotBegun(why),
         },
         lines: applied.lines,

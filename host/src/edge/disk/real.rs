@@ -84,6 +84,27 @@ impl Disk for RealDisk {
         }))
     }
 
+    fn way(&self, path: Option<&TargetPath>) -> Result<Vec<(u64, u64)>, DiskError> {
+        let fault =
+            |e: Errno| DiskError::new("look at the folders of", &path.map_or("/", TargetPath::as_str), e);
+        let folder = |at: &OwnedFd, name| openat(at, name, OFlags::PATH | OFlags::CLOEXEC, Mode::empty());
+        let mut here = match path {
+            Some(path) => self.folder_of(path)?,
+            None => folder(&self.root, ".").map_err(fault)?,
+        };
+        let mut way = Vec::new();
+        loop {
+            let stat = fstat(&here).map_err(fault)?;
+            let id = (stat.st_dev, stat.st_ino);
+            // Only above the machine's own root there is nothing else.
+            if way.last() == Some(&id) {
+                return Ok(way);
+            }
+            way.push(id);
+            here = folder(&here, "..").map_err(fault)?;
+        }
+    }
+
     fn read(&self, path: &TargetPath) -> Result<Vec<u8>, DiskError> {
         let fault = |e: Errno| DiskError::new("read", path, e);
         // Without NONBLOCK an open of a pipe that somebody put here waits for ever.

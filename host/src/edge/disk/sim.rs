@@ -4,20 +4,19 @@
 //! lost until its folder is synced; each of these independently of the others, as POSIX promises no more. A rename
 //! is one act. Bytes may also be cut in half.
 
+mod cuts;
+mod tree;
+
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use meshplan_schemas::digest::Digest;
-
 use super::{Disk, DiskError, NewFile, Owner, Sort, Space, Stat};
 use crate::pure::target_path::TargetPath;
+use tree::{Node, Op, Tree};
 
 /// What the host runs as, in memory.
 const OWN: (u32, u32) = (1000, 1000);
-/// More pending acts than this are not tried in every combination.
-const PENDING: usize = 5;
-
 /// A tree in memory; clones share it.
 #[derive(Debug, Clone)]
 pub struct SimDisk {
@@ -34,149 +33,6 @@ struct Sim {
     space: Space,
     /// So many blocks are still free.
     left: Option<usize>,
-}
-
-#[derive(Debug, Clone)]
-struct Tree {
-    nodes: BTreeMap<u64, Node>,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-enum Node {
-    File {
-        bytes: Arc<[u8]>,
-        mode: u32,
-        uid: u32,
-        gid: u32,
-    },
-    Directory {
-        names: BTreeMap<String, u64>,
-        mode: u32,
-        uid: u32,
-        gid: u32,
-    },
-    Link {
-        target: String,
-        uid: u32,
-        gid: u32,
-    },
-}
-
-#[derive(Debug, Clone)]
-enum Op {
-    /// A thing comes to be, without a name.
-    Make { ino: u64, node: Node },
-    /// Its bytes.
-    Bytes { ino: u64, bytes: Arc<[u8]> },
-    /// Mode and owner.
-    Meta { ino: u64, mode: u32, owner: Owner },
-    /// Bytes, mode and owner are on the disk.
-    Sync { ino: u64 },
-    /// Names of a folder change, in one step.
-    Names {
-        folder: u64,
-        gone: Option<String>,
-        new: Option<(String, u64)>,
-    },
-    /// The folder's names are on the disk.
-    SyncNames { folder: u64 },
-}
-
-impl Tree {
-    fn new() -> Self {
-        let root = Node::Directory {
-            names: BTreeMap::new(),
-            mode: 0o755,
-            uid: OWN.0,
-            gid: OWN.1,
-        };
-        Self {
-            nodes: BTreeMap::from([(0, root)]),
-        }
-    }
-
-    fn names(&self, ino: u64) -> Option<&BTreeMap<String, u64>> {
-        match self.nodes.get(&ino) {
-            Some(Node::Directory { names, .. }) => Some(names),
-            _ => None,
-        }
-    }
-
-    fn apply(&mut self, op: &Op) {
-        match op {
-            Op::Make { ino, node } => {
-                self.nodes.insert(*ino, node.clone());
-            }
-            Op::Bytes { ino, bytes: new } => {
-                if let Some(Node::File { bytes, .. }) = self.nodes.get_mut(ino) {
-                    bytes.clone_from(new);
-                }
-            }
-            Op::Meta {
-                ino,
-                mode: new,
-                owner,
-            } => {
-                if let Some(Node::File { mode, uid, gid, .. } | Node::Directory { mode, uid, gid, .. }) =
-                    self.nodes.get_mut(ino)
-                {
-                    *mode = *new;
-                    *uid = owner.uid.unwrap_or(*uid);
-                    *gid = owner.gid.unwrap_or(*gid);
-                }
-            }
-            Op::Names { folder, gone, new } => {
-                if let Some(Node::Directory { names, .. }) = self.nodes.get_mut(folder) {
-                    if let Some(gone) = gone {
-                        names.remove(gone);
-                    }
-                    if let Some((name, ino)) = new {
-                        names.insert(name.clone(), *ino);
-                    }
-                }
-            }
-            Op::Sync { .. } | Op::SyncNames { .. } => {}
-        }
-    }
-
-    fn walk(&self, path: &[String]) -> Result<u64, io::ErrorKind> {
-        path.iter().try_fold(0, |ino, name| {
-            let names = self.names(ino).ok_or(io::ErrorKind::NotADirectory)?;
-            names.get(name).copied().ok_or(io::ErrorKind::NotFound)
-        })
-    }
-
-    fn show(&self, ino: u64, at: &str, out: &mut BTreeMap<String, String>) {
-        match self.nodes.get(&ino) {
-            Some(Node::File {
-                bytes,
-                mode,
-                uid,
-                gid,
-            }) => {
-                let shown = match bytes.len() {
-                    0..=4096 => format!("{:?}", String::from_utf8_lossy(bytes)),
-                    long => format!("{long} bytes {}", Digest::of(bytes)),
-                };
-                out.insert(at.to_owned(), format!("file {mode:o} {uid}:{gid} {shown}"));
-            }
-            Some(Node::Link { target, uid, gid }) => {
-                out.insert(at.to_owned(), format!("link {uid}:{gid} {target:?}"));
-            }
-            Some(Node::Directory {
-                names,
-                mode,
-                uid,
-                gid,
-            }) => {
-                out.insert(at.to_owned(), format!("folder {mode:o} {uid}:{gid}"));
-                for (name, ino) in names {
-                    self.show(*ino, &format!("{at}/{name}"), out);
-                }
-            }
-            None => {}
-        }
-    }
 }
 
 impl Default for SimDisk {
@@ -271,6 +127,11 @@ impl SimDisk {
         self.lock().forbidden.push(full);
     }
 
+    /// What was forbidden is allowed again.
+    pub fn permit(&self) {
+        self.lock().forbidden.clear();
+    }
+
     /// Sets the room that is left.
     pub fn set_space(&self, free_bytes: u64, free_inodes: Option<u64>) {
         let mut sim = self.lock();
@@ -292,74 +153,6 @@ impl SimDisk {
             sim.tree.show(ino, "", &mut out);
         }
         out
-    }
-
-    /// What a power cut after the first `acts` acts may leave: each answer is a disk of its own. At most a few dozen:
-    /// every combination of the lost and the kept when few are pending, else all, none, and each alone.
-    #[must_use]
-    pub fn cuts_after(&self, acts: usize) -> Vec<Self> {
-        let sim = self.lock();
-        let log = sim.log.get(..acts).unwrap_or(&sim.log);
-        let pending: Vec<usize> = (0..log.len()).filter(|at| is_pending(log, *at)).collect();
-        let choices: Vec<Vec<Fate>> = fates(log, &pending);
-        choices
-            .into_iter()
-            .map(|fate| self.cut(&sim, log, &pending, fate))
-            .collect()
-    }
-
-    /// What a kill after the first `acts` acts leaves: all that was done.
-    #[must_use]
-    pub fn cut_keeping_all(&self, acts: usize) -> Self {
-        self.cut_with(acts, Fate::Kept)
-    }
-
-    /// What the worst power cut after the first `acts` acts leaves: nothing that was not synced.
-    #[must_use]
-    pub fn cut_losing_all(&self, acts: usize) -> Self {
-        self.cut_with(acts, Fate::Lost)
-    }
-
-    fn cut_with(&self, acts: usize, fate: Fate) -> Self {
-        let sim = self.lock();
-        let log = sim.log.get(..acts).unwrap_or(&sim.log);
-        let pending: Vec<usize> = (0..log.len()).filter(|at| is_pending(log, *at)).collect();
-        let fates = pending.iter().map(|_| fate).collect();
-        self.cut(&sim, log, &pending, fates)
-    }
-
-    fn cut(&self, sim: &Sim, log: &[Op], pending: &[usize], fate: Vec<Fate>) -> Self {
-        let mut tree = sim.before.clone();
-        for (at, op) in log.iter().enumerate() {
-            let fate = pending
-                .iter()
-                .position(|p| *p == at)
-                .and_then(|i| fate.get(i).copied());
-            match (fate, op) {
-                (Some(Fate::Lost), _) => {}
-                (Some(Fate::Torn), Op::Bytes { ino, bytes }) => {
-                    let half = bytes.iter().take(bytes.len() / 2).copied().collect();
-                    tree.apply(&Op::Bytes {
-                        ino: *ino,
-                        bytes: half,
-                    });
-                }
-                _ => tree.apply(op),
-            }
-        }
-        let forbidden = sim.forbidden.clone();
-        let cut = Sim {
-            before: tree.clone(),
-            tree,
-            log: Vec::new(),
-            forbidden,
-            space: sim.space,
-            left: sim.left,
-        };
-        Self {
-            sim: Arc::new(Mutex::new(cut)),
-            base: self.base.clone(),
-        }
     }
 
     fn full(&self, path: &TargetPath) -> Vec<String> {
@@ -406,66 +199,6 @@ impl SimDisk {
 
 fn fault(act: &'static str, path: &TargetPath, kind: io::ErrorKind) -> DiskError {
     DiskError::new(act, path, kind)
-}
-
-#[derive(Debug, Clone, Copy)]
-enum Fate {
-    Kept,
-    Lost,
-    Torn,
-}
-
-fn is_pending(log: &[Op], at: usize) -> bool {
-    let later = log.get(at + 1..).unwrap_or_default();
-    match log.get(at) {
-        Some(Op::Bytes { ino, .. } | Op::Meta { ino, .. }) => !later.iter().any(|op| match op {
-            Op::Sync { ino: synced } | Op::SyncNames { folder: synced } => synced == ino,
-            _ => false,
-        }),
-        Some(Op::Names { folder, .. }) => !later
-            .iter()
-            .any(|op| matches!(op, Op::SyncNames { folder: synced } if synced == folder)),
-        _ => false,
-    }
-}
-
-fn fates(log: &[Op], pending: &[usize]) -> Vec<Vec<Fate>> {
-    let ways = |at: &usize| -> &'static [Fate] {
-        match log.get(*at) {
-            Some(Op::Bytes { .. }) => &[Fate::Lost, Fate::Torn, Fate::Kept],
-            _ => &[Fate::Lost, Fate::Kept],
-        }
-    };
-    if pending.len() <= PENDING {
-        return pending.iter().fold(vec![Vec::new()], |all, at| {
-            all.iter()
-                .flat_map(|head| {
-                    ways(at)
-                        .iter()
-                        .map(move |fate| head.iter().copied().chain([*fate]).collect())
-                })
-                .collect()
-        });
-    }
-    let all = |fate: Fate| pending.iter().map(|_| fate).collect::<Vec<Fate>>();
-    let mut out = vec![all(Fate::Lost), all(Fate::Kept)];
-    for (i, at) in pending.iter().enumerate() {
-        for (rest, one) in [(Fate::Lost, Fate::Kept), (Fate::Kept, Fate::Lost)] {
-            let mut fate = all(rest);
-            if let Some(f) = fate.get_mut(i) {
-                *f = one;
-            }
-            out.push(fate);
-        }
-        if matches!(log.get(*at), Some(Op::Bytes { .. })) {
-            let mut fate = all(Fate::Kept);
-            if let Some(f) = fate.get_mut(i) {
-                *f = Fate::Torn;
-            }
-            out.push(fate);
-        }
-    }
-    out
 }
 
 fn blocks(node: Option<&Node>) -> usize {
@@ -558,6 +291,26 @@ impl Disk for SimDisk {
                 size_bytes: 0,
             },
         }))
+    }
+
+    fn way(&self, path: Option<&TargetPath>) -> Result<Vec<(u64, u64)>, DiskError> {
+        let sim = self.lock();
+        let mut full = path.map_or_else(|| self.base.clone(), |path| self.full(path));
+        if path.is_some() {
+            full.pop();
+        }
+        let mut way = Vec::new();
+        loop {
+            let shown = full.join("/");
+            let ino = sim
+                .tree
+                .walk(&full)
+                .map_err(|kind| DiskError::new("look at the folders of", &shown, kind))?;
+            way.push((1, ino));
+            if full.pop().is_none() {
+                return Ok(way);
+            }
+        }
     }
 
     fn read(&self, path: &TargetPath) -> Result<Vec<u8>, DiskError> {

@@ -19,12 +19,16 @@ use crate::edge::observe::observe;
 use crate::edge::window;
 use crate::kinds::{self, Wanted};
 use crate::pure::apply_plan::{Plan, Step, Sweep, SweepHow, Write};
-use crate::pure::commit_confirm::{Decided, Verdict, WINDOW_VERSION};
+use crate::pure::commit_confirm::WINDOW_VERSION;
+use crate::pure::confirm::Reason;
 use crate::pure::inverse::{Before, Place, journal};
 use crate::pure::observed::Observed;
 use crate::pure::outcome::line;
 use crate::pure::record::{Confirmed, Found, Ledger, Thing};
 use crate::pure::target_path::TargetPath;
+
+/// What is noted of each path that will be touched, and the bytes that it takes to go back.
+type WayBack = (Vec<Before>, BTreeMap<Digest, Vec<u8>>);
 
 /// What has been done so far.
 #[derive(Debug, Default)]
@@ -47,7 +51,17 @@ impl Machine {
         digest: Digest,
         now: i64,
     ) -> Result<Applied, MachineError> {
-        self.ready()?;
+        self.ready(Barred::GiveUp)?;
+        let applied = self.apply_behind(declaration, digest, now);
+        self.broke_off(applied, now)
+    }
+
+    fn apply_behind(
+        &mut self,
+        declaration: &Declaration,
+        digest: Digest,
+        now: i64,
+    ) -> Result<Applied, MachineError> {
         let book = self.book();
         let survey = match self.survey(declaration, &book)? {
             Surveyed::Plan(survey) => survey,
@@ -97,7 +111,7 @@ impl Machine {
         if let Some(why) = self.begin(&survey, &window)? {
             let lines = lines
                 .into_iter()
-                .chain(all_not_attempted(&survey.plan, &why))
+                .chain(not_attempted(&survey.plan.steps, &why))
                 .collect();
             return Ok(not_begun(why, lines, held));
         }
@@ -105,29 +119,36 @@ impl Machine {
             lines,
             ..Done::default()
         };
-        for step in &survey.plan.steps {
+        let mut late = None;
+        for (at, step) in survey.plan.steps.iter().enumerate() {
             cut("host::apply::step");
+            late = self.too_late();
+            if let Some(why) = &late {
+                let rest = survey.plan.steps.get(at..).unwrap_or_default();
+                done.lines.extend(not_attempted(rest, why));
+                break;
+            }
             self.step(step, &survey.wanted, &mut next, &mut done);
         }
         let failed = done.why.is_some();
         let revert = match &done.why {
-            Some(why) if declaration.on_failure == OnFailure::Revert => Some(why.clone()),
+            _ if late.is_some() => late.map(Reason::Interrupted),
+            Some(why) if declaration.on_failure == OnFailure::Revert => Some(Reason::Resource(why.clone())),
             _ => self
                 .with_reserve(|state| window::keep_ledger(state, &json(&next)))
                 .err()
-                .map(|e| format!("the ledger cannot be kept: {e}")),
+                .map(|e| Reason::Interrupted(format!("the ledger cannot be kept: {e}"))),
         };
-        if let Some(why) = revert {
-            let lines = self.take_back(&why, now, done.lines)?;
+        if let Some(reason) = revert {
+            let lines = self.take_back(&reason, now, done.lines)?;
             return Ok(Applied {
-                end: End::Reverted { why },
+                end: End::Reverted { reason },
                 lines,
                 held,
                 failed: true,
             });
         }
         cut("host::apply::done");
-        self.window = Some(window);
         Ok(Applied {
             end: End::WindowOpen,
             lines: done.lines,
@@ -163,7 +184,7 @@ impl Machine {
     }
 
     /// Makes sure of the room, keeps originals and before images, opens the window; says why not.
-    fn begin(&self, survey: &Survey, window: &Window) -> Result<Option<String>, MachineError> {
+    fn begin(&mut self, survey: &Survey, window: &Window) -> Result<Option<String>, MachineError> {
         let (befores, blobs) = match self.before(&survey.plan) {
             Ok(kept) => kept,
             Err(why) => return Ok(Some(why)),
@@ -189,18 +210,11 @@ impl Machine {
         let opened = room::reserve(self.state())
             .and_then(|()| self.keep_originals(&survey.plan))
             .and_then(|()| window::open(self.state(), window, &journal(befores), &blobs));
-        match opened {
-            Ok(()) => {
-                cut("host::apply::opened");
-                Ok(None)
-            }
-            Err(e) if e.is_no_room() => Ok(Some(format!("no room: {e}; nothing was touched"))),
-            Err(e) => Err(e.into()),
-        }
+        self.open_window(window, opened)
     }
 
     /// The way back from every path that will be touched, and the bytes that it needs; or why there is none.
-    fn before(&self, plan: &Plan) -> Result<(Vec<Before>, BTreeMap<Digest, Vec<u8>>), String> {
+    fn before(&self, plan: &Plan) -> Result<WayBack, String> {
         let mut paths: BTreeMap<TargetPath, (Option<ResourceName>, &str)> = BTreeMap::new();
         for step in &plan.steps {
             match step {
@@ -449,19 +463,11 @@ impl Machine {
     /// A resource failed: everything goes back, and the lines say so.
     pub(super) fn take_back(
         &mut self,
-        why: &str,
+        reason: &Reason,
         now: i64,
         lines: Vec<ResourceLine>,
     ) -> Result<Vec<ResourceLine>, MachineError> {
-        let verdict = Verdict {
-            version: WINDOW_VERSION,
-            decided: Decided::Reverted,
-            why: why.to_owned(),
-            at: now,
-        };
-        self.with_reserve(|state| window::decide(state, &verdict))?;
-        self.unfinished = true;
-        let back = self.walk_back(Barred::Stay)?;
+        let back = self.revert(reason, now)?;
         let lines = lines.into_iter().map(|old| {
             let undone = back.iter().find(|new| new.name == old.name);
             match (old.outcome, undone) {
@@ -537,8 +543,8 @@ fn all_skipped(plan: &Plan, first: &ResourceName) -> Vec<ResourceLine> {
     steps.collect()
 }
 
-fn all_not_attempted(plan: &Plan, why: &str) -> Vec<ResourceLine> {
-    let steps = plan.steps.iter().filter_map(|step| match step {
+fn not_attempted(steps: &[Step], why: &str) -> Vec<ResourceLine> {
+    let steps = steps.iter().filter_map(|step| match step {
         Step::Write(write) => Some((&write.record.name, write.record.asked)),
         _ => None,
     });

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use meshplan_schemas::digest::Digest;
 
+use super::verdict::Barred;
 use super::{Applied, End, LedgerState, Machine, MachineError, Order, Window, WindowState, path_of, room};
 use crate::edge::disk::{Disk, NewFile, Owner, atomic};
 use crate::edge::failpoint::cut;
@@ -11,6 +12,7 @@ use crate::edge::ledger::json;
 use crate::edge::observe::observe;
 use crate::edge::window;
 use crate::pure::commit_confirm::WINDOW_VERSION;
+use crate::pure::confirm::Reason;
 use crate::pure::inverse::{Before, Place, UndoAct, act_to, journal};
 use crate::pure::observed::Observed;
 use crate::pure::record::PolicyRecord;
@@ -44,7 +46,18 @@ impl Machine {
         apply_secs: u32,
         now: i64,
     ) -> Result<Applied, MachineError> {
-        self.ready()?;
+        self.ready(Barred::GiveUp)?;
+        let applied = self.policy_behind(text, epoch, apply_secs, now);
+        self.broke_off(applied, now)
+    }
+
+    fn policy_behind(
+        &mut self,
+        text: &str,
+        epoch: u64,
+        apply_secs: u32,
+        now: i64,
+    ) -> Result<Applied, MachineError> {
         let ended = |end, failed| Applied {
             end,
             lines: Vec::new(),
@@ -108,11 +121,11 @@ impl Machine {
             fault = kept.err().map(|e| e.to_string());
         }
         if let Some(why) = fault {
-            self.take_back(&why, now, Vec::new())?;
-            return Ok(ended(End::Reverted { why }, true));
+            let reason = Reason::Interrupted(why);
+            self.take_back(&reason, now, Vec::new())?;
+            return Ok(ended(End::Reverted { reason }, true));
         }
         cut("host::apply::done");
-        self.window = Some(window);
         Ok(ended(End::WindowOpen, false))
     }
 
@@ -124,7 +137,7 @@ impl Machine {
     }
 
     fn begin_policy(
-        &self,
+        &mut self,
         due: &[(Place, TargetPath, Observed)],
         text: &str,
         window: &Window,
@@ -161,13 +174,6 @@ impl Machine {
         }
         let opened = room::reserve(self.state())
             .and_then(|()| window::open(self.state(), window, &journal(befores), &blobs));
-        match opened {
-            Ok(()) => {
-                cut("host::apply::opened");
-                Ok(None)
-            }
-            Err(e) if e.is_no_room() => Ok(Some(format!("no room: {e}; nothing was touched"))),
-            Err(e) => Err(e.into()),
-        }
+        self.open_window(window, opened)
     }
 }

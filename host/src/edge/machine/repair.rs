@@ -5,8 +5,10 @@ use meshplan_schemas::digest::Digest;
 use meshplan_schemas::report::Outcome;
 
 use super::survey::Surveyed;
-use super::{Applied, End, LedgerState, Machine, MachineError};
+use super::verdict::Barred;
+use super::{Applied, Due, End, LedgerState, Machine, MachineError};
 use crate::edge::ledger::{self, json};
+use crate::pure::agent::Basis;
 use crate::pure::apply_plan::Step;
 use crate::pure::outcome::line;
 use crate::pure::record::{Confirmed, Found, Ledger, Record};
@@ -23,7 +25,18 @@ impl Machine {
     /// # Errors
     /// A window is open; the disk.
     pub fn repair(&mut self, declaration: &Declaration, now: i64) -> Result<Applied, MachineError> {
-        self.ready()?;
+        let barred = self.ready(Barred::Stay)?;
+        if self.due == Due::WalkBack {
+            // What is not back yet is no drift: it is tried again, and nothing else is done meanwhile.
+            return Ok(Applied {
+                end: End::NotBegun {
+                    why: "the way back of the last change is barred".to_owned(),
+                },
+                lines: barred,
+                held: self.held(),
+                failed: true,
+            });
+        }
         let book = self.book();
         let survey = match self.survey(declaration, &book)? {
             Surveyed::Plan(survey) => survey,
@@ -39,19 +52,39 @@ impl Machine {
         };
         let mut applied = Applied {
             end: End::Converged,
-            lines: Vec::new(),
+            // What is refused, left out or only looked at is so with every look.
+            lines: survey.plan.lines.clone(),
             held: survey.plan.held.clone(),
             failed: false,
         };
         if declaration.mode == Mode::Observe {
             applied.end = End::Observed;
-            applied.lines = survey.plan.lines;
             return Ok(applied);
         }
         let mut next = book.clone();
         for step in &survey.plan.steps {
-            let Step::Write(write) = step else { continue };
+            let write = match step {
+                Step::Write(write) => write,
+                Step::Fail {
+                    name,
+                    outcome,
+                    why,
+                    asked,
+                } => {
+                    applied.failed = true;
+                    applied
+                        .lines
+                        .push(line(name, *outcome, why.clone(), Some(*asked)));
+                    continue;
+                }
+                Step::Sweep(_) | Step::Record(_) | Step::Tidy(_) => continue,
+            };
             if write.outcome != Outcome::DriftRepaired {
+                // Only an apply does what was never done; until then it is not as declared, and said.
+                applied.failed = true;
+                let why = format!("not done yet, and a repair puts only drift right: {}", write.what);
+                let (name, asked) = (&write.record.name, write.record.asked);
+                applied.lines.push(line(name, Outcome::Failed, why, Some(asked)));
                 continue;
             }
             let name = &write.record.name;
@@ -86,14 +119,20 @@ impl Machine {
     }
 
     /// Makes the ledger anew from the last verified declaration and the machine (HR-15): what stands as asked is the
-    /// host's again, but is never removed on this ledger's word. On an adopted node what differs is held.
+    /// host's again, but is never removed on this ledger's word. On an adopted node what differs is held. The ledger
+    /// says that a declaration is confirmed only when it is the confirmed one.
     ///
     /// # Errors
     /// The disk; a window is open.
-    pub fn rebuild(&mut self, declaration: &Declaration, digest: Digest) -> Result<(), MachineError> {
-        self.ready()?;
+    pub fn rebuild(
+        &mut self,
+        declaration: &Declaration,
+        digest: Digest,
+        basis: Basis,
+    ) -> Result<(), MachineError> {
+        self.ready(Barred::Stay)?;
         let mut book = Ledger {
-            confirmed: Some(Confirmed {
+            confirmed: (basis == Basis::Confirmed).then_some(Confirmed {
                 sequence: declaration.sequence,
                 digest,
             }),
@@ -114,6 +153,8 @@ impl Machine {
             for step in survey.plan.steps {
                 match step {
                     Step::Record(record) => book.take_over(record),
+                    // What was never applied here did not drift: it is new, and goes again when it is taken back.
+                    Step::Write(_) if basis == Basis::Untried => {}
                     // Whoever changed it: the next look calls it drift, as the declaration is the last word.
                     Step::Write(write) if write.record.found == Found::Nothing || take(&write.record) => {
                         book.take_over(write.record);

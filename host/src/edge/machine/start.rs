@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 
 use super::verdict::Barred;
-use super::{LedgerState, Machine, MachineError, Order, Recovered, Recovery, Setup};
+use super::{Due, LedgerState, Machine, MachineError, Order, Recovered, Recovery, Setup};
 use crate::edge::disk::atomic;
 use crate::edge::ledger::{self, json};
 use crate::edge::window;
-use crate::pure::commit_confirm::{AtStart, Decided, Verdict, WINDOW_VERSION, at_start};
+use crate::pure::commit_confirm::{AtStart, Verdict, at_start};
+use crate::pure::confirm::Reason;
 
 impl Machine {
     /// Opens it for work and finishes what a crash left: must be called before anything else touches the state
@@ -20,8 +21,9 @@ impl Machine {
             setup,
             ledger: LedgerState::Fresh,
             window: None,
-            unfinished: false,
+            due: Due::Nothing,
             look_only: false,
+            time: None,
             repairs: BTreeMap::new(),
         };
         window::clear_beside(machine.state())?;
@@ -35,11 +37,13 @@ impl Machine {
             machine.ledger = LedgerState::Known(Box::new(empty));
         }
         machine.clear_targets();
+        let taken_back = window::taken_back(machine.state())?;
         Ok((
             machine,
             Recovery {
                 window,
                 ledger: found,
+                taken_back,
             },
         ))
     }
@@ -59,8 +63,9 @@ impl Machine {
             setup,
             ledger,
             window,
-            unfinished: false,
+            due: Due::Nothing,
             look_only: true,
+            time: None,
             repairs: BTreeMap::new(),
         })
     }
@@ -82,37 +87,35 @@ impl Machine {
                     None => Recovered::Clean,
                 })
             }
-            (AtStart::FinishRevert { why }, _) => {
+            (AtStart::FinishRevert { reason }, _) => {
                 let lines = self.walk_back(Barred::Stay)?;
                 Ok(match order {
-                    Some(order) => Recovered::FinishedRevert { order, why, lines },
+                    Some(order) => Recovered::FinishedRevert { order, reason, lines },
                     None => Recovered::Reverted {
                         order: None,
-                        why,
+                        reason,
                         lines,
                     },
                 })
             }
-            (AtStart::Revert { why }, _) => self.revert_at_start(order, why, now),
-            (AtStart::Wait, None) => self.revert_at_start(None, "the window's file is gone".to_owned(), now),
+            (AtStart::Revert { reason }, _) => self.revert_at_start(order, reason, now),
+            (AtStart::Wait, None) => {
+                let reason = Reason::Interrupted("the window's file is gone".to_owned());
+                self.revert_at_start(None, reason, now)
+            }
         }
     }
 
     fn revert_at_start(
         &mut self,
         order: Option<Order>,
-        why: String,
+        reason: Reason,
         now: i64,
     ) -> Result<Recovered, MachineError> {
-        let verdict = Verdict {
-            version: WINDOW_VERSION,
-            decided: Decided::Reverted,
-            why: why.clone(),
-            at: now,
-        };
+        let verdict = Verdict::reverted(&reason, now);
         self.with_reserve(|state| window::decide(state, &verdict))?;
         let lines = self.walk_back(Barred::Stay)?;
-        Ok(Recovered::Reverted { order, why, lines })
+        Ok(Recovered::Reverted { order, reason, lines })
     }
 
     /// Removes what a cut left beside targets: drift is put right without a window.

@@ -197,7 +197,9 @@ impl Machine {
                 continue;
             };
             let ours = self.setup.state_inside.as_ref();
-            if ours.is_some_and(|ours| target == *ours || target.is_below(ours)) {
+            if ours.is_some_and(|ours| target == *ours || target.is_below(ours))
+                || self.among_our_own(&target)
+            {
                 return Err(format!(
                     "{name} names {target}, which is in the host's own state folder"
                 ));
@@ -222,6 +224,27 @@ impl Machine {
             }
         }
         Ok(by_target.into_keys().collect())
+    }
+
+    /// Whether a target is below the host's own state folder by another spelling: over a link, or another mount.
+    fn among_our_own(&self, target: &TargetPath) -> bool {
+        let Some(own) = self.state().way(None).ok().and_then(|way| way.first().copied()) else {
+            return false;
+        };
+        // What would stand in it, so that the folder itself is met as well.
+        let Ok(mut path) = TargetPath::parse(&format!("{target}/x")) else {
+            return false;
+        };
+        loop {
+            match self.root().way(Some(&path)) {
+                Ok(way) => return way.contains(&own),
+                // What is not there yet is made below what is.
+                Err(_) => match path.parent() {
+                    Some(parent) => path = parent,
+                    None => return false,
+                },
+            }
+        }
     }
 
     /// The resources of a module as asks, or why the module is refused.

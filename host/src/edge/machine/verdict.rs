@@ -5,12 +5,13 @@ use std::collections::BTreeMap;
 use meshplan_schemas::ident::ResourceName;
 use meshplan_schemas::report::{Outcome, ResourceLine};
 
-use super::{LedgerState, Machine, MachineError, Order, WindowState, room};
+use super::{Due, LedgerState, Machine, MachineError, Order, WindowState, room};
 use crate::edge::disk::{Disk, DiskError};
 use crate::edge::failpoint::cut;
 use crate::edge::ledger;
 use crate::edge::window;
-use crate::pure::commit_confirm::{Decided, FoundVerdict, Verdict, WINDOW_VERSION};
+use crate::pure::commit_confirm::{FoundVerdict, Verdict};
+use crate::pure::confirm::Reason;
 use crate::pure::outcome::line;
 
 /// What happens with a window whose way back is barred somewhere.
@@ -18,7 +19,7 @@ use crate::pure::outcome::line;
 pub(super) enum Barred {
     /// It stays, decided, and is tried again.
     Stay,
-    /// It is closed: what could not be put back is drift from now on.
+    /// It is set aside for a person to look at: what could not be put back is drift from now on.
     GiveUp,
 }
 
@@ -44,11 +45,25 @@ impl Machine {
     /// # Errors
     /// No window; it was decided otherwise; the disk.
     pub fn confirm(&mut self, now: i64) -> Result<Order, MachineError> {
-        let window = self.window.clone().ok_or(MachineError::NoWindow)?;
-        self.decide(Decided::Confirmed, "", now)?;
-        self.window = None;
-        self.settle()?;
-        Ok(window.order)
+        // Confirmed before, and the clean-up failed then: a confirm is a confirm.
+        if let Due::Settle(order) = self.due.clone() {
+            self.settle()?;
+            return Ok(order);
+        }
+        let order = self.window.clone().ok_or(MachineError::NoWindow)?.order;
+        match self.decide(&Verdict::confirmed(now)) {
+            Err(MachineError::Decided(why)) => {
+                (self.window, self.due) = (None, Due::WalkBack);
+                self.walk_back(Barred::Stay)?;
+                Err(MachineError::Decided(why))
+            }
+            Err(e) => Err(e),
+            Ok(()) => {
+                (self.window, self.due) = (None, Due::Settle(order.clone()));
+                self.settle()?;
+                Ok(order)
+            }
+        }
     }
 
     /// Decides the open window: everything goes back. A way back that is barred (a line is `failed`) is tried
@@ -56,39 +71,43 @@ impl Machine {
     ///
     /// # Errors
     /// No window; it was decided otherwise; the disk.
-    pub fn revert(&mut self, why: &str, now: i64) -> Result<Vec<ResourceLine>, MachineError> {
+    pub fn revert(&mut self, reason: &Reason, now: i64) -> Result<Vec<ResourceLine>, MachineError> {
         if self.look_only {
             return Err(MachineError::LookOnly);
         }
-        if self.window.is_none() && !self.unfinished {
-            return Err(MachineError::NoWindow);
+        if let Due::Settle(order) = self.due.clone() {
+            self.settle()?;
+            return Err(MachineError::Decided(format!("{order} was confirmed")));
         }
-        if self.window.is_some() {
-            self.decide(Decided::Reverted, why, now)?;
-            self.window = None;
-            self.unfinished = true;
+        if let Some(window) = self.window.clone() {
+            match self.decide(&Verdict::reverted(reason, now)) {
+                Err(MachineError::Decided(why)) => {
+                    (self.window, self.due) = (None, Due::Settle(window.order));
+                    self.settle()?;
+                    return Err(MachineError::Decided(why));
+                }
+                decided => decided?,
+            }
+            (self.window, self.due) = (None, Due::WalkBack);
+        }
+        if self.due != Due::WalkBack {
+            return Err(MachineError::NoWindow);
         }
         self.walk_back(Barred::Stay)
     }
 
     /// Makes the verdict, or finds that the same one was made.
-    fn decide(&self, decided: Decided, why: &str, now: i64) -> Result<(), MachineError> {
+    fn decide(&self, verdict: &Verdict) -> Result<(), MachineError> {
         if self.look_only {
             return Err(MachineError::LookOnly);
         }
-        let verdict = Verdict {
-            version: WINDOW_VERSION,
-            decided,
-            why: why.to_owned(),
-            at: now,
-        };
-        match self.with_reserve(|state| window::decide(state, &verdict)) {
+        match self.with_reserve(|state| window::decide(state, verdict)) {
             Ok(()) => {
                 cut("host::verdict::given");
                 Ok(())
             }
             Err(e) if e.is_exists() => match window::standing(self.state())?.map(|s| s.verdict) {
-                Some(FoundVerdict::Given(first)) if first.decided == decided => Ok(()),
+                Some(FoundVerdict::Given(first)) if first.decided == verdict.decided => Ok(()),
                 Some(FoundVerdict::Given(first)) => Err(MachineError::Decided(first.why)),
                 _ => Err(e.into()),
             },
@@ -107,6 +126,7 @@ impl Machine {
             }
         }
         window::close(self.state())?;
+        self.due = Due::Nothing;
         Ok(())
     }
 
@@ -116,8 +136,9 @@ impl Machine {
         let Some(journal) = window::journal(self.state())? else {
             // Without a way back the machine is neither old nor new as far as anybody knows.
             tracing::error!("the undo journal cannot be read; the window is set aside as window.broken");
+            self.note_taken_back();
             window::set_aside(self.state())?;
-            self.unfinished = false;
+            self.due = Due::Nothing;
             self.ledger = LedgerState::Unknown {
                 why: "the undo journal cannot be read".to_owned(),
             };
@@ -152,12 +173,22 @@ impl Machine {
                 *entry = new;
             }
         }
-        self.unfinished = faults;
-        if !faults || barred == Barred::GiveUp {
-            window::close(self.state())?;
-            self.unfinished = false;
+        self.due = Due::WalkBack;
+        self.note_taken_back();
+        match barred {
+            _ if !faults => window::close(self.state())?,
+            Barred::Stay => return Ok(lines.into_values().collect()),
+            Barred::GiveUp => window::set_aside(self.state())?,
         }
+        self.due = Due::Nothing;
         Ok(lines.into_values().collect())
+    }
+
+    /// So that a start that finds the window closed, and nothing written by the agent, does not begin it again.
+    fn note_taken_back(&self) {
+        if let Err(error) = self.with_reserve(window::note_taken_back) {
+            tracing::warn!(%error, "what was taken back cannot be noted");
+        }
     }
 
     /// Does it; once more with the reserve given back when there is no room.

@@ -129,3 +129,31 @@ fn a_disk_that_takes_nothing_does_not_silence_the_host() {
     let said = reporter.spool(&made(counter), &sample::signer(9), 0).unwrap();
     assert_eq!(counters(&said), [counter]);
 }
+
+// holds: HR-11, B40
+#[test]
+fn a_full_disk_does_not_end_the_counting_and_no_counter_is_used_twice_after_it() {
+    let disk = SimDisk::new();
+    let mut reporter = open(&disk);
+    let mut used = reporter.counter().unwrap();
+    disk.full_after(0);
+    for _ in 0..3 * BLOCK {
+        let next = reporter.counter().unwrap();
+        assert!(next > used);
+        used = next;
+    }
+    disk.full_after(1000);
+    assert!(open(&disk).counter().unwrap() > used);
+}
+
+// holds: HR-11, HR-15
+#[test]
+fn with_one_file_of_the_counter_damaged_it_does_not_fall() {
+    for file in ["/counter.a", "/counter.b"] {
+        let disk = SimDisk::new();
+        let mut reporter = open(&disk);
+        let used = (0..BLOCK + 5).map(|_| reporter.counter().unwrap()).max().unwrap();
+        disk.plant(&path(file), b"", 0o600);
+        assert!(open(&disk).counter().unwrap() > used, "{file}");
+    }
+}

@@ -1,12 +1,12 @@
 //! The way of a declaration on its node: queued, applying, awaiting confirm, then confirmed or back (HR-1, HR-5).
 
-use meshplan_schemas::declaration::Declaration;
-use meshplan_schemas::ident::ModuleName;
+use meshplan_schemas::declaration::{Declaration, Mode};
+use meshplan_schemas::ident::{ModuleName, ResourceName};
 use meshplan_schemas::report::{
     DeclarationState, DeclarationStatus, Health, Outcome, ResourceLine, RollbackVerdict,
 };
 
-use super::{Agent, Applied, ApplyEnd, Busy, Effect, Job};
+use super::{Agent, Applied, ApplyEnd, Basis, Busy, Effect, Job};
 use crate::pure::confirm::{Change, Reason};
 use crate::pure::known_bad::{Entry, blamed};
 use crate::pure::orders::{Kept, Slot};
@@ -39,8 +39,14 @@ impl Agent {
         // The intent is on disk before the first act.
         self.effects.push(Effect::SaveStanding);
         if std::mem::take(&mut self.ledger_lost) {
+            let confirmed = self.orders.confirmed.as_ref();
+            let basis = if confirmed.is_some_and(|c| c.digest == newest.digest) {
+                Basis::Confirmed
+            } else {
+                Basis::Untried
+            };
             self.effects
-                .push(Effect::Machine(Job::Rebuild(Box::new(newest.clone()))));
+                .push(Effect::Machine(Job::Rebuild(Box::new(newest.clone()), basis)));
         }
         self.busy = Busy::Applying(Change::Declaration {
             sequence,
@@ -73,10 +79,8 @@ impl Agent {
                 self.declaration_status(&trying, DeclarationState::AwaitingConfirm, String::new(), now);
                 self.open_window(change, trying.payload.confirm_secs, now);
             }
-            ApplyEnd::Reverted(why) => self.declaration_closed(Some(Reason::Resource(why)), now),
-            ApplyEnd::NotBegun(why) => {
-                self.declaration_closed(Some(Reason::NotBegun(why)), now);
-            }
+            ApplyEnd::Reverted(reason) => self.blamed_and_closed(change, reason, now),
+            ApplyEnd::NotBegun(why) => self.blamed_and_closed(change, Reason::NotBegun(why), now),
         }
     }
 
@@ -114,6 +118,18 @@ impl Agent {
     }
 
     fn declaration_went_back(&mut self, trying: &Kept<Declaration>, reason: &Reason, now: i64) {
+        self.journal(
+            "declaration.reverted",
+            Some(trying.payload.sequence),
+            reason.to_string(),
+        );
+        self.declaration_status(trying, DeclarationState::Reverted, reason.to_string(), now);
+    }
+
+    pub(super) fn blame_declaration(&mut self, reason: &Reason, now: i64) {
+        let Some(trying) = self.orders.trying.clone() else {
+            return;
+        };
         let confirmed = self.orders.confirmed.as_ref().map(|c| &c.payload);
         let at_fault = self.at_fault(reason);
         let modules = blamed(&trying.payload, confirmed, at_fault.as_ref());
@@ -147,12 +163,15 @@ impl Agent {
             }
             self.effects.push(Effect::SaveKnownBad);
         }
-        self.journal(
-            "declaration.reverted",
-            Some(trying.payload.sequence),
-            reason.to_string(),
-        );
-        self.declaration_status(trying, DeclarationState::Reverted, reason.to_string(), now);
+    }
+
+    /// It was blamed, and stays all the same: somebody else decided first.
+    pub(super) fn absolve(&mut self) {
+        let modules = self.orders.trying.iter().flat_map(|t| &t.payload.modules);
+        let contents: Vec<_> = modules.map(|m| m.digest).collect();
+        if self.known_bad.lift(&contents) {
+            self.effects.push(Effect::SaveKnownBad);
+        }
     }
 
     /// Drift was looked for, and put right where there was any.
@@ -160,7 +179,14 @@ impl Agent {
         let failed_before = !failed_lines(&self.standing.lines).is_empty();
         let news = applied.lines != self.standing.lines && (failed_before || !applied.lines.is_empty());
         if news {
-            for line in &applied.lines {
+            let known = &self.standing.lines;
+            let new: Vec<_> = applied
+                .lines
+                .iter()
+                .filter(|l| !known.contains(l))
+                .cloned()
+                .collect();
+            for line in new {
                 let words = format!("{}: {:?} {}", line.name, line.outcome, line.reason);
                 self.journal("drift", None, words);
             }
@@ -168,7 +194,7 @@ impl Agent {
         self.changed |= news || applied.held != self.standing.held;
         self.standing.lines = applied.lines;
         self.standing.held = applied.held;
-        let mended = failed_before && failed_lines(&self.standing.lines).is_empty();
+        let mended = failed_before && !applied.failed && failed_lines(&self.standing.lines).is_empty();
         if let Some(status) = self
             .standing
             .declaration
@@ -188,16 +214,23 @@ impl Agent {
                 .standing
                 .probes
                 .iter()
-                .find(|p| p.health == Health::Unhealthy)
+                // What is only looked at was not changed.
+                .find(|p| p.health == Health::Unhealthy && !self.only_observed(&p.name.module))
                 .map(|p| p.name.module.clone()),
-            Reason::Resource(_) => self
-                .standing
-                .lines
-                .iter()
-                .find(|l| l.outcome == Outcome::Failed)
-                .map(|l| l.name.module.clone()),
+            // Its words begin with the resource's name; after a crash nothing else is left.
+            Reason::Resource(words) => {
+                let name: ResourceName = words.split_once(": ")?.0.parse().ok()?;
+                Some(name.module)
+            }
             Reason::NoLink | Reason::CannotTell(_) | Reason::Interrupted(_) | Reason::NotBegun(_) => None,
         }
+    }
+
+    fn only_observed(&self, module: &ModuleName) -> bool {
+        let trying = self.orders.trying.iter().flat_map(|t| &t.payload.modules);
+        trying
+            .filter(|entry| entry.module == *module)
+            .any(|entry| entry.mode == Mode::Observe)
     }
 
     pub(super) fn declaration_status(

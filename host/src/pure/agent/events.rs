@@ -9,6 +9,7 @@ use meshplan_schemas::wire::FromHost;
 use serde::{Deserialize, Serialize};
 
 use super::Started;
+use crate::pure::confirm::Reason;
 use crate::pure::orders::{Anchor, Kept, Slot};
 
 /// What happens.
@@ -91,7 +92,7 @@ pub enum ApplyEnd {
     /// Done; the window waits for its confirm.
     WindowOpen,
     /// A resource failed and everything is back.
-    Reverted(String),
+    Reverted(Reason),
     /// Refused before anything was touched.
     NotBegun(String),
 }
@@ -105,6 +106,8 @@ pub enum Purpose {
     Look(u64),
     /// For the first report of this start.
     Start,
+    /// For the next heartbeat.
+    Heartbeat,
 }
 
 /// What follows. To be carried out in order.
@@ -134,11 +137,20 @@ pub enum Effect {
     Report(Cause),
 }
 
+/// What a ledger is made anew from (HR-15).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Basis {
+    /// The confirmed declaration: it was applied here once.
+    Confirmed,
+    /// One that was never confirmed here: only what stands on the machine as it asks is the host's.
+    Untried,
+}
+
 /// What the machine is told to do.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Job {
     /// Make the ledger anew from the last verified declaration (HR-15).
-    Rebuild(Box<Kept<Declaration>>),
+    Rebuild(Box<Kept<Declaration>>, Basis),
     /// Apply a declaration.
     Apply(Box<Kept<Declaration>>),
     /// Write the effective policy of an epoch.
@@ -155,7 +167,7 @@ pub enum Job {
     /// What was done stays.
     Confirm,
     /// Everything goes back.
-    Revert(String),
+    Revert(Reason),
     /// Put drift right.
     Repair(Box<Kept<Declaration>>),
 }

@@ -5,10 +5,11 @@ use meshplan_schemas::digest::Digest;
 use meshplan_schemas::epoch::Epoch;
 use meshplan_schemas::fleet_list::{FleetHead, ProvenLeaf};
 use meshplan_schemas::lifecycle::epoch::EpochState;
-use meshplan_schemas::report::Mark;
+use meshplan_schemas::report::{Mark, Marks};
 
-use super::{Agent, Effect};
+use super::{Agent, Busy, Effect};
 use crate::pure::admit::{self, Admission, Bench, Refused, Source};
+use crate::pure::confirm::Change;
 use crate::pure::epoch_choice;
 use crate::pure::orders::{Anchor, Kept, Slot};
 use crate::pure::standing::Received;
@@ -31,6 +32,10 @@ impl Agent {
                 trusted_now: None,
             },
         );
+        let admission = match self.lacking.take() {
+            Some(lacking) => admit::without_room(admission, text, lacking),
+            None => admission,
+        };
         match admission {
             Admission::Duplicate => {}
             Admission::Refused(refused) => self.refuse(&refused, now),
@@ -188,7 +193,17 @@ impl Agent {
 
     /// Drops the epochs that nothing names any more.
     fn forget_epochs(&mut self) {
-        let needed = epoch_choice::needed(&self.given_for_choice());
+        let mut needed = epoch_choice::needed(&self.given_for_choice());
+        // What is being judged is needed to its end, whatever newer one comes meanwhile.
+        let busy = match &self.busy {
+            Busy::Applying(change) | Busy::Closing(change, _) => Some(change),
+            Busy::No | Busy::Starting | Busy::Repairing => None,
+        };
+        let window = self.standing.window.as_ref().map(|w| &w.change);
+        needed.extend(busy.into_iter().chain(window).filter_map(|change| match change {
+            Change::Policy { digest, .. } => Some(*digest),
+            Change::Declaration { .. } => None,
+        }));
         let gone: Vec<Digest> = self
             .orders
             .epochs
@@ -206,7 +221,14 @@ impl Agent {
     /// The marks go to disk before anything else that the order causes (SG-5); an order was verified with them, so
     /// they are no longer lost.
     fn save_marks(&mut self, era: u64) {
-        self.marks.era = self.marks.era.max(era);
+        if era > self.marks.era {
+            // A new era restarts the numbers (SG-11); only a head begins one.
+            self.marks = Marks {
+                era,
+                revision: self.marks.revision,
+                ..Marks::default()
+            };
+        }
         self.marks_lost = false;
         // A new head has set it before it is held itself.
         let anchor = self.anchor.clone().or_else(|| self.orders.anchor(None));

@@ -18,12 +18,6 @@ const APPLY_SECS: u32 = 60;
 impl Agent {
     pub(super) fn given_for_choice(&self) -> Given<'_> {
         let newest = self.orders.newest_epoch().map(|e| e.digest);
-        let settled = self
-            .standing
-            .epoch
-            .as_ref()
-            .filter(|s| matches!(s.state, EpochState::Reverted | EpochState::Rejected))
-            .and(self.standing.epoch_digest);
         Given {
             epochs: &self.orders.epochs,
             newest,
@@ -32,7 +26,7 @@ impl Agent {
             node: self.node,
             roles: self.orders.roles(),
             class: self.orders.class(),
-            settled,
+            settled: self.standing.settled_epoch,
             known_bad: &self.known_bad,
         }
     }
@@ -138,9 +132,8 @@ impl Agent {
                     .map_or(APPLY_SECS, |e| e.payload.confirm_secs);
                 self.open_window(change, confirm_secs, now);
             }
-            ApplyEnd::Reverted(why) | ApplyEnd::NotBegun(why) => {
-                self.policy_closed(epoch, digest, Some(Reason::NotBegun(why)), now);
-            }
+            ApplyEnd::Reverted(reason) => self.blamed_and_closed(change, reason, now),
+            ApplyEnd::NotBegun(why) => self.blamed_and_closed(change, Reason::NotBegun(why), now),
         }
     }
 
@@ -157,6 +150,12 @@ impl Agent {
             self.next_reconcile = now.saturating_add(i64::from(self.reconcile_secs()));
             return;
         };
+        let why = reason.to_string();
+        self.journal("epoch.reverted", Some(epoch), why.clone());
+        self.epoch_status(epoch, Some(digest), EpochState::Reverted, why, now);
+    }
+
+    pub(super) fn blame_policy(&mut self, epoch: u64, digest: Digest, reason: &Reason, now: i64) {
         let why = reason.to_string();
         let content = self
             .orders
@@ -178,14 +177,12 @@ impl Agent {
         if let (true, Some(content)) = (reason.blames_content(), content) {
             let entry = Entry {
                 component: POLICY.to_owned(),
-                why: why.clone(),
+                why,
                 at: now,
             };
             self.known_bad.remember(content, entry);
             self.effects.push(Effect::SaveKnownBad);
         }
-        self.journal("epoch.reverted", Some(epoch), why.clone());
-        self.epoch_status(epoch, Some(digest), EpochState::Reverted, why, now);
     }
 
     fn number(&self, digest: Digest) -> u64 {
@@ -238,6 +235,10 @@ impl Agent {
             running: self.standing.running.map_or(0, |m| m.number),
         });
         self.standing.epoch_digest = digest;
+        // An order that was refused has no digest here: it un-settles nothing.
+        if digest.is_some() && matches!(state, EpochState::Reverted | EpochState::Rejected) {
+            self.standing.settled_epoch = digest;
+        }
         self.changed = true;
     }
 }

@@ -3,7 +3,8 @@
 use meshplan_schemas::digest::Digest;
 use meshplan_schemas::report::{DeclarationState, Mark, ResourceLine};
 
-use super::{Agent, Busy, Effect, Job, Purpose};
+use super::{Agent, Basis, Busy, Effect, Job, Purpose};
+use crate::pure::commit_confirm::{Order, TakenBack};
 use crate::pure::confirm::{Change, Reason, Window};
 use crate::pure::orders::Slot;
 
@@ -18,6 +19,8 @@ pub struct Started {
     pub policy: Option<(u64, Digest)>,
     /// The ledger is lost: why.
     pub ledger_lost: Option<String>,
+    /// The last window that went back, however long ago.
+    pub taken_back: Option<TakenBack>,
     /// State files that could not be read, in words: each is unknown, and asked for again.
     pub broken: Vec<String>,
 }
@@ -39,7 +42,7 @@ pub enum StartedWindow {
     /// Everything is back.
     Reverted {
         /// Why.
-        why: String,
+        reason: Reason,
         /// A line per resource.
         lines: Vec<ResourceLine>,
     },
@@ -58,9 +61,10 @@ impl Agent {
             self.journal("ledger.lost", None, why.clone());
             // With nothing confirmed to make it from, the next declaration is the one (HR-15).
             match self.orders.confirmed.clone() {
-                Some(confirmed) => self
-                    .effects
-                    .push(Effect::Machine(Job::Rebuild(Box::new(confirmed)))),
+                Some(confirmed) => self.effects.push(Effect::Machine(Job::Rebuild(
+                    Box::new(confirmed),
+                    Basis::Confirmed,
+                ))),
                 None => self.ledger_lost = true,
             }
         }
@@ -87,16 +91,31 @@ impl Agent {
                 },
                 tried,
             ) => self.still_open(declaration, opened_at, deadline, tried, now),
-            (StartedWindow::Reverted { why, lines }, Some((change, _))) => {
+            (StartedWindow::Reverted { reason, lines }, Some((change, former))) => {
+                match former.and_then(|w| w.reverting) {
+                    Some(known) => self.closed(change, Some(known), now),
+                    None => self.blamed_and_closed(change, reason, now),
+                }
                 self.standing.lines = lines;
-                self.closed(change, Some(Reason::Interrupted(why)), now);
             }
-            (StartedWindow::Reverted { why, lines }, None) => {
+            (StartedWindow::Reverted { reason, lines }, None) => {
                 self.standing.lines = lines;
-                self.journal("window.reverted", None, why);
+                self.journal("window.reverted", None, reason.to_string());
             }
-            (StartedWindow::Confirmed | StartedWindow::Clean, Some((change, _))) => {
-                self.without_window(change, started.confirmed, started.policy, now);
+            (StartedWindow::Confirmed | StartedWindow::Clean, Some((change, former))) => {
+                let stays = match change {
+                    Change::Declaration { digest, .. } => started.confirmed == Some(digest),
+                    Change::Policy { epoch, digest } => {
+                        started.policy.is_some() && started.policy == self.written(epoch, digest)
+                    }
+                };
+                let back = started.taken_back.filter(|back| about(&back.order, &change));
+                match (former.and_then(|w| w.reverting), back) {
+                    _ if stays => self.closed(change, None, now),
+                    (Some(known), _) => self.closed(change, Some(known), now),
+                    (None, Some(back)) => self.blamed_and_closed(change, back.reason, now),
+                    (None, None) => self.never_begun(change),
+                }
             }
             (StartedWindow::Confirmed | StartedWindow::Clean, None) => {}
         }
@@ -146,8 +165,7 @@ impl Agent {
         let Some((change, former)) = known.filter(|_| held) else {
             // What is being judged is lost: it cannot be judged, so it does not stay.
             let reason = Reason::Interrupted("the order of the open window was lost on disk".to_owned());
-            self.effects
-                .push(Effect::Machine(Job::Revert(reason.to_string())));
+            self.effects.push(Effect::Machine(Job::Revert(reason.clone())));
             let change = declaration.map_or(
                 Change::Policy {
                     epoch: 0,
@@ -158,11 +176,16 @@ impl Agent {
             self.busy = Busy::Closing(change, Some(reason));
             return;
         };
+        let reverting = former.as_ref().and_then(|w| w.reverting.clone());
         let stopped = former.filter(|w| w.stopped_once);
         let deadline = stopped.as_ref().map_or(deadline, |w| w.deadline);
-        let (window, effects) = Window::resume(change, opened_at, deadline, stopped.is_some(), now);
+        let (mut window, effects) = Window::resume(change, opened_at, deadline, stopped.is_some(), now);
         self.serial += 1;
+        window.reverting.clone_from(&reverting);
         self.standing.window = Some(window);
+        if let Some(reason) = reverting {
+            return self.take_back(change, reason, now);
+        }
         let effects = effects
             .into_iter()
             // The machine has its deadline already.
@@ -177,22 +200,9 @@ impl Agent {
         Some((epoch, Digest::of(text.as_bytes())))
     }
 
-    /// A change was begun and no window is open: the ledger knows whether it was confirmed.
-    fn without_window(
-        &mut self,
-        change: Change,
-        confirmed: Option<Digest>,
-        policy: Option<(u64, Digest)>,
-        now: i64,
-    ) {
+    /// It never came to the first act: it is begun again from the start.
+    fn never_begun(&mut self, change: Change) {
         match change {
-            Change::Declaration { digest, .. } if confirmed == Some(digest) => {
-                self.closed(change, None, now);
-            }
-            Change::Policy { epoch, digest } if policy.is_some() && policy == self.written(epoch, digest) => {
-                self.closed(change, None, now);
-            }
-            // It never came to the first act: it is begun again from the start.
             Change::Declaration { .. } => {
                 self.orders.trying = None;
                 self.effects.push(Effect::Drop(Slot::Trying));
@@ -234,5 +244,15 @@ impl Agent {
                 });
             }
         }
+    }
+}
+
+/// Whether a window was about this change.
+fn about(order: &Order, change: &Change) -> bool {
+    match (order, change) {
+        (Order::Declaration { digest, .. }, Change::Declaration { digest: tried, .. }) => digest == tried,
+        (Order::Policy { epoch, .. }, Change::Policy { epoch: tried, .. }) => epoch == tried,
+        (Order::Declaration { .. }, Change::Policy { .. })
+        | (Order::Policy { .. }, Change::Declaration { .. }) => false,
     }
 }

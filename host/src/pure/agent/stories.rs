@@ -4,7 +4,7 @@ mod node;
 mod policy;
 mod starts;
 
-use meshplan_schemas::declaration::{Declaration, OnFailure};
+use meshplan_schemas::declaration::{Declaration, Mode, OnFailure};
 use meshplan_schemas::epoch::{InForce, Targeting};
 use meshplan_schemas::lifecycle::epoch::EpochState;
 use meshplan_schemas::report::{DeclarationState, Health, Outcome, ProbeLine, ResourceLine};
@@ -130,7 +130,9 @@ fn a_failed_resource_takes_all_back_and_its_module_alone_is_remembered() {
     node.ends = vec![Applied {
         lines: vec![line("web.conf", Outcome::Failed, "no such user")],
         failed: true,
-        ..applied(ApplyEnd::Reverted("web.conf: no such user".into()))
+        ..applied(ApplyEnd::Reverted(confirm::Reason::Resource(
+            "web.conf: no such user".into(),
+        )))
     }];
     node.declare(&sample::declaration(1, &[("db", "db-1"), ("web", "web-1")]));
     assert_eq!(node.state(), (1, DeclarationState::Reverted));
@@ -234,6 +236,59 @@ fn a_refused_order_causes_a_line_of_the_journal_and_a_report_and_nothing_else() 
     assert_eq!(node.agent.marks.sequence, None);
 }
 
+// holds: B40
+#[test]
+fn an_order_for_which_there_is_no_room_is_refused_in_words_and_taken_when_there_is() {
+    let mut node = Node::new();
+    let order = sample::declaration(1, &[("web", "web-1")]);
+    node.agent.lacks_room(Some("no space is left on the disk".into()));
+    let effects = node.order(sample::text(&order));
+    let kept = |e: &Effect| matches!(e, Effect::Keep(..) | Effect::SaveMarks(_) | Effect::Machine(_));
+    assert!(!effects.iter().any(kept), "{effects:?}");
+    let refused = node.agent.standing.refused.first().unwrap();
+    assert_eq!(
+        (refused.order.as_str(), refused.number, refused.code.as_str()),
+        ("declaration", Some(1), "disk_full")
+    );
+    assert!(refused.reason.contains("no space"));
+    assert_eq!(node.reports.last(), Some(&Cause::Change));
+    // A forgery is told as one, room or not.
+    node.agent.lacks_room(Some("no space is left on the disk".into()));
+    node.order(sample::text_by(&order, 2));
+    assert_eq!(node.agent.standing.refused.last().unwrap().code, "unknown_author");
+    node.declare(&order);
+    assert_eq!(node.state(), (1, DeclarationState::AwaitingConfirm));
+}
+
+// holds: SG-5
+#[test]
+fn the_words_of_a_hostile_order_do_not_fill_a_report() {
+    let mut node = Node::new();
+    let mut order = sample::declaration(1, &[("web", "web-1")]);
+    order.must_understand = vec!["\u{e4}".repeat(100_000)];
+    node.declare(&order);
+    let refused = node.agent.standing.refused.first().unwrap();
+    assert!(refused.reason.len() <= 500 && refused.reason.contains('\u{e4}'));
+}
+
+// holds: DL-14
+#[test]
+fn a_module_that_is_only_looked_at_is_never_blamed() {
+    let mut node = Node::new();
+    let mut order = with_probe(sample::declaration(1, &[("db", "db-1"), ("web", "web-1")]));
+    for entry in &mut order.modules {
+        if entry.module.to_string() == "web" {
+            entry.mode = Mode::Observe;
+        }
+    }
+    node.declare(&order);
+    node.probes_say(Health::Unhealthy, "HTTP 500");
+    node.tick(60);
+    assert_eq!(node.state(), (1, DeclarationState::Reverted));
+    assert!(node.agent.known_bad.get(&sample::digest("db-1")).is_some());
+    assert!(node.agent.known_bad.get(&sample::digest("web-1")).is_none());
+}
+
 // holds: HK-13
 #[test]
 fn slow_probes_are_not_asked_again_while_they_have_not_answered() {
@@ -267,6 +322,30 @@ fn a_look_asks_the_probes_afresh_and_then_reports_under_its_id() {
         lines: vec![],
     });
     assert_eq!(node.reports.last(), Some(&Cause::Look(42)));
+}
+
+// holds: DL-5
+#[test]
+fn a_flood_of_looks_asks_the_probes_once_and_then_for_the_newest() {
+    let mut node = Node::new();
+    for id in 1..100 {
+        node.on(Event::Look(id));
+    }
+    let looks = |node: &Node| {
+        let asked = node.asked.iter().filter(|p| matches!(p, Purpose::Look(_)));
+        asked.copied().collect::<Vec<_>>()
+    };
+    assert_eq!(looks(&node), [Purpose::Look(1)]);
+    let answer = |id| Event::Probed {
+        purpose: Purpose::Look(id),
+        lines: vec![],
+    };
+    node.on(answer(1));
+    assert_eq!(looks(&node), [Purpose::Look(1), Purpose::Look(99)]);
+    node.on(answer(99));
+    assert_eq!(node.reports.last(), Some(&Cause::Look(99)));
+    node.on(Event::Look(100));
+    assert_eq!(looks(&node).len(), 3);
 }
 
 // holds: HR-13
@@ -376,13 +455,13 @@ proptest! {
                 5 => { node.on(Event::Look(1)); }
                 6 => { node.on(Event::Tick); }
                 7 => {
-                    node.ends = vec![applied(ApplyEnd::Reverted("no".into()))];
+                    node.ends = vec![applied(ApplyEnd::Reverted(confirm::Reason::Resource("no".into())))];
                     node.work();
                 }
                 _ => node.work(),
             }
             // Arming and rebuilding ride along; of what the agent waits for there is at most one.
-            let waited = node.jobs.iter().filter(|j| !matches!(j, Job::Arm(_) | Job::Rebuild(_))).count();
+            let waited = node.jobs.iter().filter(|j| !matches!(j, Job::Arm(_) | Job::Rebuild(..))).count();
             prop_assert!(waited <= 1, "{:?}", node.jobs);
         }
         for _ in 0..20 {

@@ -46,12 +46,35 @@ impl Agent {
                     self.busy = Busy::Closing(window.change, None);
                     self.effects.push(Effect::Machine(Job::Confirm));
                 }
-                confirm::Effect::Revert(reason) => {
-                    self.effects
-                        .push(Effect::Machine(Job::Revert(reason.to_string())));
-                    self.busy = Busy::Closing(window.change, Some(reason));
-                }
+                confirm::Effect::Revert(reason) => self.take_back(window.change, reason, now),
             }
+        }
+    }
+
+    /// What failed here is remembered, and that it goes back, before the machine is told: a host that dies meanwhile
+    /// knows it at its next start (B28).
+    pub(super) fn take_back(&mut self, change: Change, reason: confirm::Reason, now: i64) {
+        let known = self
+            .standing
+            .window
+            .as_ref()
+            .is_some_and(|w| w.reverting.is_some());
+        if !known {
+            self.blame(change, &reason, now);
+            if let Some(window) = &mut self.standing.window {
+                window.reverting = Some(reason.clone());
+            }
+            self.effects.push(Effect::SaveStanding);
+        }
+        self.effects.push(Effect::Machine(Job::Revert(reason.clone())));
+        self.busy = Busy::Closing(change, Some(reason));
+    }
+
+    /// Says what went back and why, and remembers content that is to blame.
+    pub(super) fn blame(&mut self, change: Change, reason: &confirm::Reason, now: i64) {
+        match change {
+            Change::Declaration { .. } => self.blame_declaration(reason, now),
+            Change::Policy { epoch, digest } => self.blame_policy(epoch, digest, reason, now),
         }
     }
 
@@ -66,6 +89,17 @@ impl Agent {
         }
     }
 
+    /// One round of probes at a time, however many looks come: the newest is answered when it is over.
+    pub(super) fn look(&mut self, id: u64) {
+        if let Some((asked, _)) = self.looking {
+            self.looking = Some((asked, Some(id)));
+            return;
+        }
+        self.looking = Some((id, None));
+        let probes = self.probes();
+        self.effects.push(Effect::AskProbes(Purpose::Look(id), probes));
+    }
+
     pub(super) fn probed(&mut self, purpose: Purpose, lines: Vec<ProbeLine>, now: i64) {
         self.standing.probes.clone_from(&lines);
         match purpose {
@@ -75,7 +109,13 @@ impl Agent {
                     self.window_event(confirm::Event::Probes(together(&lines)), now);
                 }
             }
-            Purpose::Look(id) => self.report(Cause::Look(id), now),
+            Purpose::Look(id) => {
+                self.report(Cause::Look(id), now);
+                if let Some((_, Some(next))) = self.looking.take() {
+                    self.look(next);
+                }
+            }
+            Purpose::Heartbeat => self.report(Cause::Heartbeat, now),
             Purpose::Start => {
                 self.effects.push(Effect::SaveStanding);
                 self.report(Cause::Start, now);

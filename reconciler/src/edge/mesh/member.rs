@@ -103,6 +103,8 @@ impl Member {
         end: CancellationToken,
     ) -> Result<(), End> {
         let mut published = self.mesh.shared.published.subscribe();
+        // The record was looked up before the handshake; a list that was published since may have revoked it.
+        self.still_known().await?;
         let secs = self.mesh.shared.desk.heartbeat_secs();
         self.say(carrier, &ToHost::Heartbeat { secs }).await?;
         Box::pin(self.answer(carrier, *first)).await?;

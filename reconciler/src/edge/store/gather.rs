@@ -81,6 +81,8 @@ async fn head(tx: &mut Tx) -> Result<Option<HeadRef>, StoreError> {
         revision: head.revision,
         digest: cell("orders", "digest", &number).parse(&digest)?,
         oldest_accepted: head.oldest_accepted,
+        authors: head.authors,
+        reconcilers: head.reconcilers,
     }))
 }
 

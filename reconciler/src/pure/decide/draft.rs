@@ -9,10 +9,9 @@ use meshplan_schemas::ident::{CommitId, NodeId};
 use meshplan_schemas::lifecycle::delivery::{Code, State};
 
 use super::{DecideError, Known, Tree};
-use crate::pure::act::{Act, Look, UnsignedBlock};
+use crate::pure::act::{Act, Look};
 use crate::pure::compose::Composed;
 use crate::pure::delivery::{Delivery, Transition};
-use crate::pure::note::Block;
 use crate::pure::scope::Scope;
 use crate::pure::snapshot::{Assignment, ContentRef, Counters, StandingEpoch};
 
@@ -165,25 +164,8 @@ impl<'a> Draft<'a> {
         super::after_secs(self.known.serving_since, heartbeat_secs.saturating_mul(2))
     }
 
-    fn next_block(&self, transition: &Transition) -> UnsignedBlock {
-        let before = self.counters.block.as_ref();
-        let number = before.map_or(1, |mark| mark.number + 1);
-        Block::of_transition(
-            transition,
-            number,
-            before.map(|mark| mark.digest),
-            self.known.snapshot.term,
-        )
-        .unsigned()
-    }
-
-    /// The act, with the journal's blocks for its transitions.
+    /// The act; the journal's blocks follow once its orders are signed ([`crate::pure::journal`]).
     pub(super) fn finish(mut self) -> Act {
-        for transition in &self.act.transitions {
-            let block = self.next_block(transition);
-            self.counters.block = Some(block.mark.clone());
-            self.act.blocks.push(block);
-        }
         for commit in &self.touched {
             if let Some(delivery) = self.deliveries.get(commit) {
                 self.act.deliveries.push(delivery.clone());

@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 use meshplan_schemas::lifecycle::epoch::EpochState;
-use meshplan_schemas::report::{Cause, DeclarationState, Health, Outcome, Report};
+use meshplan_schemas::report::{Cause, DeclarationState, Health, Outcome, Report, is_without_blame};
 
 use crate::pure::delivery::MachineRun;
 
@@ -17,16 +17,38 @@ pub enum Seen {
     Broken(String),
     /// Says nothing about the content.
     Unknown(String),
-    /// The machine lost the reconciler within the window and went back: says nothing about the content.
-    NoLink(String),
+    /// It went back for a reason of its own (link, power, room): says nothing about the content.
+    Aside(String),
 }
-
-/// The word with which a host begins the reason of a revert that the link caused.
-pub const NO_LINK: &str = "no-link";
 
 /// Judges a report beside what the machine was sent.
 #[must_use]
 pub fn judge(report: &Report, machine: &MachineRun) -> Seen {
+    match judged(report, machine) {
+        Seen::Healthy => Seen::Healthy,
+        Seen::Unhealthy(why) => Seen::Unhealthy(cut(&why)),
+        Seen::Broken(why) => Seen::Broken(cut(&why)),
+        Seen::Unknown(why) => Seen::Unknown(cut(&why)),
+        Seen::Aside(why) => Seen::Aside(cut(&why)),
+    }
+}
+
+/// A host's words as they go into transitions and notes: one line, and no longer than a person reads.
+fn cut(words: &str) -> String {
+    const LONGEST: usize = 400;
+    let line: String = words
+        .chars()
+        .map(|c| if c.is_control() { ' ' } else { c })
+        .take(LONGEST)
+        .collect();
+    if words.chars().nth(LONGEST).is_some() {
+        format!("{line} ...")
+    } else {
+        line
+    }
+}
+
+fn judged(report: &Report, machine: &MachineRun) -> Seen {
     for part in [
         declaration(report, machine.sequence),
         epoch(report, machine.epoch),
@@ -78,8 +100,8 @@ pub fn declaration(report: &Report, sequence: u64) -> Seen {
         DeclarationState::Queued => Seen::Unknown("has queued the declaration".to_owned()),
         DeclarationState::Applying => Seen::Unknown("is applying".to_owned()),
         DeclarationState::AwaitingConfirm => Seen::Unknown("awaits its confirm".to_owned()),
-        DeclarationState::Reverted if status.reason.starts_with(NO_LINK) => {
-            Seen::NoLink(format!("went back: {}", status.reason))
+        DeclarationState::Reverted if is_without_blame(&status.reason) => {
+            Seen::Aside(format!("went back: {}", status.reason))
         }
         DeclarationState::Reverted => Seen::Broken(format!("reverted: {}", status.reason)),
         DeclarationState::Failed => Seen::Broken(format!("failed: {}", status.reason)),
@@ -105,8 +127,8 @@ pub fn epoch(report: &Report, number: u64) -> Seen {
         EpochState::Received | EpochState::Staged => Seen::Unknown("has received the epoch".to_owned()),
         EpochState::AwaitingConfirm => Seen::Unknown("awaits the epoch's confirm".to_owned()),
         EpochState::LeftBehind => Seen::Unknown("is left behind".to_owned()),
-        EpochState::Reverted if status.reason.starts_with(NO_LINK) => {
-            Seen::NoLink(format!("went back: {}", status.reason))
+        EpochState::Reverted if is_without_blame(&status.reason) => {
+            Seen::Aside(format!("went back: {}", status.reason))
         }
         EpochState::Reverted if status.state_epoch == number => {
             Seen::Broken(format!("reverted the epoch: {}", status.reason))
@@ -141,7 +163,7 @@ pub fn take(machine: &mut MachineRun, report: &Report, now: Timestamp) -> Option
             machine.healthy_since.get_or_insert(now);
             "healthy".clone_into(&mut machine.last);
         }
-        Seen::Unhealthy(why) | Seen::Broken(why) | Seen::Unknown(why) | Seen::NoLink(why) => {
+        Seen::Unhealthy(why) | Seen::Broken(why) | Seen::Unknown(why) | Seen::Aside(why) => {
             machine.healthy = 0;
             machine.healthy_since = None;
             machine.restarts = Some(report.restarts);

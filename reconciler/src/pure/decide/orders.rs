@@ -15,22 +15,24 @@ use crate::pure::act::Order;
 use crate::pure::compose::Composed;
 use crate::pure::delivery::{Delivery, Leg, Reached};
 use crate::pure::diff::{PolicyOnNode, policy_on_nodes};
+use crate::pure::journal::HEAD;
 use crate::pure::scope::Scope;
-use crate::pure::snapshot::ContentRef;
+use crate::pure::snapshot::{ContentRef, StandingEpoch};
 use declarations::{Urgency, declare, policy_on};
 use epochs::{abort, release};
 
 mod declarations;
 mod epochs;
 
-/// Signs the list forward when it is a leg: the list goes first and only forward (DL-3). Its revision.
+/// Signs the list forward when it is a leg: the list goes first and only forward (DL-3). The facts for the note: its
+/// revision, and the head itself where it changes who signs or where hosts find us (DL-9).
 pub(super) fn list(
     draft: &mut Draft<'_>,
     delivery: &mut Delivery,
     tree: &Composed,
-) -> Result<Option<u64>, DecideError> {
+) -> Result<Vec<(String, String)>, DecideError> {
     let Some(leg) = delivery.legs.iter().find(|leg| leg.scope == Scope::List) else {
-        return Ok(None);
+        return Ok(Vec::new());
     };
     draft.counters.revision += 1;
     let before = draft.known.snapshot.head.as_ref();
@@ -66,6 +68,7 @@ pub(super) fn list(
                 .require_trusted_clock_for_scheduled_activation,
         },
     };
+    let new_trust = before.is_none_or(|b| b.authors != head.authors || b.reconcilers != head.reconcilers);
     let accepted = ContentRef {
         digest: leg.digest,
         commit: delivery.commit.clone(),
@@ -78,7 +81,11 @@ pub(super) fn list(
     if let Some(walk) = delivery.walk.as_mut() {
         walk.revision = draft.counters.revision;
     }
-    Ok(Some(draft.counters.revision))
+    let mut facts = vec![("List-Revision".to_owned(), draft.counters.revision.to_string())];
+    if new_trust {
+        facts.push((HEAD.to_owned(), draft.counters.revision.to_string()));
+    }
+    Ok(facts)
 }
 
 fn leaf_hashes(leaves: &[Leaf]) -> Result<Vec<merkle::Hash>, serde_json::Error> {
@@ -114,7 +121,7 @@ pub(super) fn stage(
             entry.sequence = sequence;
         }
     }
-    let Some(policy) = changed_policy(delivery) else {
+    let Some(policy) = changed_policy(delivery, &draft.epochs) else {
         note_reached(delivery, tree, machines, sequence, 0);
         return Ok(sent);
     };
@@ -143,15 +150,23 @@ pub(super) fn stage(
     Ok(sent)
 }
 
-/// The policy leg, when it changes the text that epochs carry.
-pub(super) fn changed_policy(delivery: &Delivery) -> Option<&Leg> {
+/// The policy leg, when it needs epochs: it changes the accepted text, or epochs of another text stand (a walk that
+/// was stopped, and this one takes it back), or its own canary epoch waits for the release.
+pub(super) fn changed_policy<'d>(delivery: &'d Delivery, standing: &[StandingEpoch]) -> Option<&'d Leg> {
+    let unreleased = delivery.walk.as_ref().is_some_and(|w| w.epoch > 0 && !w.released);
     delivery
         .legs
         .iter()
-        .find(|leg| leg.scope == Scope::Policy && leg.before != Some(leg.digest))
+        .find(|leg| leg.scope == Scope::Policy)
+        .filter(|leg| {
+            unreleased || leg.before != Some(leg.digest) || standing.iter().any(|e| e.policy != leg.digest)
+        })
 }
 
 /// Assigns the content after, and gives the machines whose declaration that changes.
+///
+/// What is assigned is what the tree composes to now, and kept with it: a build that composes other bytes than the one
+/// that began the walk never leaves a digest that nobody has.
 fn assign_after(
     draft: &mut Draft<'_>,
     delivery: &Delivery,
@@ -159,19 +174,22 @@ fn assign_after(
     machines: &BTreeSet<NodeId>,
 ) -> Result<BTreeSet<NodeId>, DecideError> {
     let mut declared = BTreeSet::new();
-    let policies = policy_on_nodes(tree)?;
     for leg in &delivery.legs {
-        for (id, change) in leg.nodes.iter().filter(|(id, _)| machines.contains(id)) {
-            let content = change.after.map(|digest| ContentRef {
-                digest,
-                commit: delivery.commit.clone(),
-            });
-            match &leg.scope {
+        let policies = match leg.scope {
+            Scope::Policy => policy_on_nodes(tree, &policy_text(draft, leg, tree)?)?,
+            _ => BTreeMap::new(),
+        };
+        for id in leg.nodes.keys().filter(|id| machines.contains(id)) {
+            let digest = match &leg.scope {
                 Scope::Module(module) => {
-                    if let Some((digest, content)) = tree.nodes.get(id).and_then(|n| n.modules.get(module)) {
-                        draft.keep(*digest, content)?;
-                    }
                     declared.insert(*id);
+                    match tree.nodes.get(id).and_then(|n| n.modules.get(module)) {
+                        Some((digest, content)) => {
+                            draft.keep(*digest, content)?;
+                            Some(*digest)
+                        }
+                        None => None,
+                    }
                 }
                 Scope::Policy => {
                     let Some((digest, after)) = policies.get(id) else {
@@ -182,13 +200,28 @@ fn assign_after(
                     if policy_on(draft, *id).is_none_or(|before| !same_facts(&before, after)) {
                         declared.insert(*id);
                     }
+                    Some(*digest)
                 }
                 Scope::List | Scope::Gate => continue,
-            }
+            };
+            let content = digest.map(|digest| ContentRef {
+                digest,
+                commit: delivery.commit.clone(),
+            });
             draft.assign(*id, &leg.scope, content);
         }
     }
     Ok(declared)
+}
+
+/// The text of a policy leg: the tree's, or the accepted one where the tree's failed before and stays out.
+fn policy_text(draft: &Draft<'_>, leg: &Leg, tree: &Composed) -> Result<String, DecideError> {
+    if leg.digest == tree.policy_digest {
+        return Ok(tree.policy.clone());
+    }
+    let text = draft.known.contents.texts.get(&leg.digest);
+    text.map(|t| t.to_string())
+        .ok_or(DecideError::NoContent(leg.digest))
 }
 
 fn same_facts(a: &PolicyOnNode, b: &PolicyOnNode) -> bool {
@@ -228,7 +261,7 @@ pub(super) fn rest(
     machines: &BTreeSet<NodeId>,
 ) -> Result<(), DecideError> {
     let released = delivery.walk.as_ref().is_some_and(|w| w.released);
-    if changed_policy(delivery).is_some() && !released {
+    if changed_policy(delivery, &draft.epochs).is_some() && !released {
         stage(draft, delivery, tree, machines, true)?;
         return Ok(());
     }
@@ -238,21 +271,73 @@ pub(super) fn rest(
     Ok(())
 }
 
-/// One machine's order once more, under a new number (DL-13, retry). The new sequence, 0 where it has none.
+/// One machine's order once more, under new numbers (DL-13, retry).
 pub(super) fn again(
     draft: &mut Draft<'_>,
     delivery: &mut Delivery,
+    tree: &Composed,
     node: NodeId,
-) -> Result<u64, DecideError> {
-    let has = delivery
+) -> Result<Sent, DecideError> {
+    let in_leg = |leg: &Leg| leg.nodes.contains_key(&node);
+    let declared = delivery
         .legs
         .iter()
-        .any(|l| matches!(l.scope, Scope::Module(_)) && l.nodes.contains_key(&node));
-    if has {
-        declare(draft, delivery, &BTreeSet::from([node]), Urgency::Ordinary)
+        .any(|l| matches!(l.scope, Scope::Module(_)) && in_leg(l));
+    let nodes = if declared {
+        BTreeSet::from([node])
     } else {
-        Ok(0)
+        BTreeSet::new()
+    };
+    let sequence = declare(draft, delivery, &nodes, Urgency::Ordinary)?;
+    let addressed = changed_policy(delivery, &draft.epochs).is_some_and(in_leg);
+    let walk = delivery
+        .walk
+        .as_ref()
+        .map_or((0, false), |w| (w.epoch, w.released));
+    let epoch = match (addressed, walk) {
+        (true, (newest, released)) if newest > 0 => {
+            let standing = draft.epochs.iter().find(|e| e.epoch == newest);
+            let targeting = standing.map_or_else(Targeting::everyone, |e| e.targeting.clone());
+            let phase = if released { Phase::Release } else { Phase::Canary };
+            release(draft, delivery, tree, targeting, phase)?
+        }
+        _ => 0,
+    };
+    Ok(Sent { sequence, epoch })
+}
+
+/// The former content once more, to machines that went back to what it was to take away.
+pub(super) fn back_again(
+    draft: &mut Draft<'_>,
+    delivery: &mut Delivery,
+    nodes: &BTreeSet<NodeId>,
+) -> Result<(), DecideError> {
+    let of = |pick: fn(&Reached) -> u64| -> BTreeSet<NodeId> {
+        let reached = delivery.walk.iter().flat_map(|w| &w.reached);
+        reached
+            .filter(|(id, r)| nodes.contains(id) && pick(r) > 0)
+            .map(|(id, _)| *id)
+            .collect()
+    };
+    let (declared, addressed) = (of(|r| r.return_sequence), of(|r| r.return_epoch));
+    let sequence = declare(draft, delivery, &declared, Urgency::Urgent)?;
+    let epoch = if addressed.is_empty() {
+        0
+    } else {
+        abort(draft, delivery)?
+    };
+    let Some(walk) = delivery.walk.as_mut() else {
+        return Ok(());
+    };
+    for (id, entry) in &mut walk.reached {
+        if declared.contains(id) {
+            entry.return_sequence = sequence;
+        }
+        if entry.return_epoch > 0 && epoch > 0 {
+            entry.return_epoch = epoch;
+        }
     }
+    Ok(())
 }
 
 /// Orders the proven content again on every machine that was reached, under newer numbers (DL-7).
@@ -288,7 +373,7 @@ pub(super) fn back(draft: &mut Draft<'_>, delivery: &mut Delivery) -> Result<(),
     }
     let sequence = declare(draft, delivery, &declared, Urgency::Urgent)?;
     let epoch = abort(draft, delivery)?;
-    let affected: BTreeSet<NodeId> = changed_policy(delivery)
+    let affected: BTreeSet<NodeId> = changed_policy(delivery, &draft.epochs)
         .map(|leg| leg.nodes.keys().copied().collect())
         .unwrap_or_default();
     let Some(walk) = delivery.walk.as_mut() else {

@@ -1,12 +1,13 @@
 //! What a person's word does (DL-4): each is a transition with its actor, or a refusal that says why.
 
 use jiff::Timestamp;
+use meshplan_schemas::ident::NodeId;
 use meshplan_schemas::lifecycle::delivery::{Code, State};
 
 use super::DecideError;
 use super::draft::Draft;
 use super::{orders, waiting, walk};
-use crate::pure::delivery::{Delivery, Step, VerdictWord};
+use crate::pure::delivery::{Delivery, MachineRun, Step, VerdictWord};
 use crate::pure::snapshot::{Request, Verb};
 
 /// Answers every request, oldest first.
@@ -34,12 +35,8 @@ fn obey(draft: &mut Draft<'_>, delivery: &mut Delivery, request: &Request) -> Re
     };
     let actor = request.actor.as_str();
     let state = delivery.state;
-    let refused = |what: &str| {
-        Ok(format!(
-            "refused: {} is {state} ({}), {what}",
-            delivery.name, delivery.code
-        ))
-    };
+    let (name, code) = (delivery.name.clone(), delivery.code);
+    let refused = |what: &str| Ok(format!("refused: {name} is {state} ({code}), {what}"));
     match (request.verb, state) {
         (Verb::Go, State::Held) if delivery.code == Code::KnownBad => {
             refused("its content failed before: `go --again` tries it once more")
@@ -47,7 +44,9 @@ fn obey(draft: &mut Draft<'_>, delivery: &mut Delivery, request: &Request) -> Re
         (Verb::Go, State::Held) if delivery.code == Code::RollBackFailed => {
             refused("nothing more is switched; merge a commit that mends it")
         }
-        (Verb::Go | Verb::GoAgain, State::Held) if delivery.has_begun() => {
+        (Verb::Go | Verb::GoAgain, State::Held)
+            if delivery.has_begun() || delivery.code == Code::NoMachine =>
+        {
             force(delivery, draft.now());
             draft.transit(delivery, State::Delivering, Code::Go, actor, why, Vec::new())?;
             Ok(format!("{} goes on", delivery.name))
@@ -55,16 +54,16 @@ fn obey(draft: &mut Draft<'_>, delivery: &mut Delivery, request: &Request) -> Re
         (Verb::Go | Verb::GoAgain, State::Held) => {
             delivery.again |= request.verb == Verb::GoAgain;
             delivery.person_hold = false;
-            if waiting::begin_on_word(draft, delivery, actor, &why)? {
-                Ok(format!("{} is delivering", delivery.name))
-            } else {
-                Ok(format!(
-                    "refused: {} cannot begin: another walk is under way, or its tree cannot be read",
-                    delivery.name
-                ))
+            match waiting::begin_on_word(draft, delivery, actor, &why)? {
+                None => Ok(format!("{} is delivering", delivery.name)),
+                Some(why_not) => refused(why_not),
             }
         }
         (Verb::Go, _) => refused("only a held delivery waits for a go"),
+        // An old tree as a whole is not what anybody means: it would take back every commit since.
+        (Verb::GoAgain, State::RolledBack | State::Failed) if delivery.order != draft.counters.order => {
+            refused("and newer commits have come since; merge a commit that brings its change back")
+        }
         (Verb::GoAgain, State::RolledBack | State::Failed) => {
             delivery.again = true;
             delivery.walk = None;
@@ -110,21 +109,21 @@ fn obey(draft: &mut Draft<'_>, delivery: &mut Delivery, request: &Request) -> Re
     }
 }
 
-/// A go over machines that did not pass: the stage in hand asks nothing more of them. Its time begins anew: it stood
+/// A go over machines that did not pass: nothing more is asked of them. The time of the stage begins anew: it stood
 /// still while a person thought.
 fn force(delivery: &mut Delivery, now: Timestamp) {
     let Some(walk) = delivery.walk.as_mut() else {
         return;
     };
     let current = walk.current;
+    for machine in walk.stages.iter_mut().flat_map(|s| s.machines.values_mut()) {
+        let troubled = |word: VerdictWord| matches!(word, VerdictWord::Failed | VerdictWord::Silent);
+        machine.forced |= machine.verdict.as_ref().is_some_and(|v| troubled(v.word));
+    }
     let Some(stage) = walk.stages.get_mut(current) else {
         return;
     };
-    let troubled = |word: VerdictWord| matches!(word, VerdictWord::Failed | VerdictWord::Silent);
-    stage.forced |= stage
-        .machines
-        .values()
-        .any(|m| m.verdict.as_ref().is_some_and(|v| troubled(v.word)));
+    stage.named_only = false;
     let renewed = super::after_secs(now, stage.within_secs);
     match &mut walk.step {
         Step::Looking { deadline } | Step::Regard { deadline } => *deadline = renewed,
@@ -132,42 +131,50 @@ fn force(delivery: &mut Delivery, now: Timestamp) {
     }
 }
 
-/// The failed stage once more: its machines that did not pass get the order again under a new number (DL-2).
+/// The failed stage once more: machines that did not pass get the order again under new numbers (DL-2).
 fn retry(draft: &mut Draft<'_>, delivery: &mut Delivery) -> Result<(), DecideError> {
     let now = draft.now();
+    let Some(tree) = draft.tree(&delivery.commit) else {
+        return Ok(());
+    };
     let Some(walk) = delivery.walk.as_mut() else {
         return Ok(());
     };
-    let current = walk.current;
-    let Some(stage) = walk.stages.get_mut(current) else {
+    walk.abort_cause = None;
+    let passed = |m: &MachineRun| m.verdict.as_ref().is_some_and(|v| v.word == VerdictWord::Passed);
+    // The first stage with such a machine is walked again; a stage that was not ordered yet simply opens.
+    let Some(first) = walk
+        .stages
+        .iter()
+        .position(|s| s.machines.values().any(|m| !passed(m)))
+    else {
         return Ok(());
     };
+    walk.current = first;
+    let stage = &walk.stages[first];
     walk.step = Step::Looking {
         deadline: super::after_secs(now, stage.within_secs),
     };
-    walk.abort_cause = None;
-    let again: Vec<_> = stage
+    let again: Vec<NodeId> = stage
         .machines
         .iter()
-        .filter(|(_, m)| m.verdict.as_ref().is_none_or(|v| v.word != VerdictWord::Passed))
+        .filter(|(_, m)| !passed(m))
         .map(|(id, _)| *id)
         .collect();
     delivery.again = true;
     for id in again {
-        let sequence = orders::again(draft, delivery, id)?;
-        let Some(machine) = delivery
-            .walk
-            .as_mut()
-            .and_then(|w| w.stages.get_mut(current))
-            .and_then(|s| s.machines.get_mut(&id))
-        else {
+        let sent = orders::again(draft, delivery, &tree, id)?;
+        let stage = delivery.walk.as_mut().and_then(|w| w.stages.get_mut(first));
+        let Some(machine) = stage.and_then(|s| s.machines.get_mut(&id)) else {
             continue;
         };
-        machine.sequence = machine.sequence.max(sequence);
+        machine.sequence = machine.sequence.max(sent.sequence);
+        machine.epoch = machine.epoch.max(sent.epoch);
         machine.verdict = None;
         machine.healthy = 0;
         machine.healthy_since = None;
         machine.asked = None;
+        machine.unhealthy = false;
         machine.ordered_again = false;
     }
     Ok(())

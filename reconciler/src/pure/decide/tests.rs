@@ -2,4 +2,5 @@
 
 mod host;
 mod stories;
+mod traps;
 mod world;

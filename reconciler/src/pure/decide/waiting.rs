@@ -3,17 +3,21 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use meshplan_schemas::document::plan::{Absent, Check, Covers, Trouble, Wait};
-use meshplan_schemas::document::{FleetDoc, PlanDoc};
+use meshplan_schemas::document::PlanDoc;
+use meshplan_schemas::document::plan::{Absent, Check};
 use meshplan_schemas::ident::{CommitId, DeliveryName, NodeId, NodeName};
 use meshplan_schemas::lifecycle::delivery::{Code, State};
 
 use super::draft::Draft;
 use super::{DecideError, Tree, after_secs, orders, walk};
 use crate::pure::compose::Composed;
-use crate::pure::delivery::{Delivery, Leg, OnTrouble, StageRun, Step, Transition, Walk};
-use crate::pure::diff::{Diff, diff};
+use crate::pure::delivery::{Delivery, Inherited, Transition};
+use crate::pure::diff::{self, Diff};
 use crate::pure::scope::Scope;
+
+use plan::{gate_facts, new_walk, plan_for};
+
+mod plan;
 
 const RECONCILER: &str = "reconciler";
 
@@ -51,6 +55,7 @@ pub(super) fn announce(draft: &mut Draft<'_>) -> Result<(), DecideError> {
             walk: None,
             again: false,
             person_hold: false,
+            inherited: None,
         };
         let facts = vec![
             ("Delivery".to_owned(), delivery.name.to_string()),
@@ -95,15 +100,55 @@ pub(super) fn judge(draft: &mut Draft<'_>) -> Result<(), DecideError> {
     let Some((_, newest)) = waiting.pop() else {
         return Ok(());
     };
-    for (_, older) in waiting {
-        supersede(draft, &older, &newest)?;
-    }
     let Some(mut delivery) = draft.deliveries.get(&newest).cloned() else {
         return Ok(());
     };
+    match draft.known.trees.get(&newest) {
+        // Not read yet: the pass that has it decides.
+        None => return Ok(()),
+        // It is no order and takes nobody's place; the one before it is the newest then.
+        Some(Tree::Invalid(findings)) => {
+            let findings = findings.clone();
+            draft.transit(
+                &mut delivery,
+                State::Failed,
+                Code::Invalid,
+                RECONCILER,
+                findings,
+                Vec::new(),
+            )?;
+            draft.put(delivery);
+            return Ok(());
+        }
+        Some(Tree::Composed(_) | Tree::Gone(_)) => {}
+    }
+    for (_, older) in waiting {
+        inherit_hold(draft, &older, &mut delivery)?;
+        supersede(draft, &older, &newest)?;
+    }
     judge_newest(draft, &mut delivery)?;
     draft.put(delivery);
     Ok(())
+}
+
+/// Taking the place of a commit that was held for a rewritten branch launders nothing: it waits for the same word.
+fn inherit_hold(draft: &mut Draft<'_>, older: &CommitId, newest: &mut Delivery) -> Result<(), DecideError> {
+    let held = draft
+        .deliveries
+        .get(older)
+        .is_some_and(|d| d.state == State::Held && d.code == Code::HistoryRewritten);
+    if !held || newest.state != State::Proposed {
+        return Ok(());
+    }
+    let why = "the branch was rewritten before it, and nobody has said go since".to_owned();
+    draft.transit(
+        newest,
+        State::Held,
+        Code::HistoryRewritten,
+        RECONCILER,
+        why,
+        Vec::new(),
+    )
 }
 
 fn supersede(draft: &mut Draft<'_>, older: &CommitId, newer: &CommitId) -> Result<(), DecideError> {
@@ -127,20 +172,9 @@ fn supersede(draft: &mut Draft<'_>, older: &CommitId, newer: &CommitId) -> Resul
 
 fn judge_newest(draft: &mut Draft<'_>, delivery: &mut Delivery) -> Result<(), DecideError> {
     let tree = match draft.known.trees.get(&delivery.commit) {
-        // Not read yet: the pass that has it decides.
-        None => return Ok(()),
         Some(Tree::Composed(tree)) => Arc::clone(tree),
-        Some(Tree::Invalid(findings)) => {
-            return draft.transit(
-                delivery,
-                State::Failed,
-                Code::Invalid,
-                RECONCILER,
-                findings.clone(),
-                Vec::new(),
-            );
-        }
         Some(Tree::Gone(why)) => return freeze(draft, delivery, why.clone()),
+        None | Some(Tree::Invalid(_)) => return Ok(()),
     };
     if tree.nodes.is_empty()
         && draft.known.snapshot.accepted.contains_key(&Scope::List)
@@ -153,7 +187,7 @@ fn judge_newest(draft: &mut Draft<'_>, delivery: &mut Delivery) -> Result<(), De
         );
     }
     let previous = delivery.previous.as_ref().and_then(|c| draft.tree(c));
-    let diff = diff(&tree, previous.as_deref(), draft.known.snapshot, delivery.again)?;
+    let diff = differ(draft, &tree, previous.as_deref(), delivery.again)?;
     delivery.legs.clone_from(&diff.legs);
     delivery.skipped = diff
         .skipped
@@ -162,6 +196,12 @@ fn judge_newest(draft: &mut Draft<'_>, delivery: &mut Delivery) -> Result<(), De
         .collect();
     if diff.legs.is_empty() {
         return nothing_to_do(draft, delivery);
+    }
+    // Nobody is absent in the first two report intervals: hosts are on their way back (RO-8).
+    let calm = draft.calm_until(tree.fleet.heartbeat_secs);
+    if draft.now() < calm && changes_somebody_heard(draft, delivery) {
+        draft.due(calm);
+        return Ok(());
     }
     let plan = plan_for(&tree, &diff.legs);
     let held = hold(draft, delivery, &tree, plan, &diff);
@@ -183,6 +223,18 @@ fn judge_newest(draft: &mut Draft<'_>, delivery: &mut Delivery) -> Result<(), De
         Code::Checked
     };
     begin(draft, delivery, &tree, plan, code)
+}
+
+fn changes_somebody_heard(draft: &Draft<'_>, delivery: &Delivery) -> bool {
+    let heard = |id: &NodeId| {
+        draft
+            .known
+            .snapshot
+            .nodes
+            .get(id)
+            .is_some_and(|n| n.heard_at.is_some())
+    };
+    walk::changed(delivery).iter().any(heard)
 }
 
 fn fleet_had_nodes(draft: &Draft<'_>) -> bool {
@@ -255,7 +307,7 @@ fn in_the_way(draft: &Draft<'_>, delivery: &Delivery) -> Option<CommitId> {
 }
 
 /// A walk that is held gives way to a newer commit; one that moves is waited for.
-fn make_way(draft: &mut Draft<'_>, other: &CommitId, newer: &Delivery) -> Result<(), DecideError> {
+fn make_way(draft: &mut Draft<'_>, other: &CommitId, newer: &mut Delivery) -> Result<(), DecideError> {
     let Some(mut held) = draft
         .deliveries
         .get(other)
@@ -267,6 +319,11 @@ fn make_way(draft: &mut Draft<'_>, other: &CommitId, newer: &Delivery) -> Result
     // Where the former content is ordered already there is nothing to take back: one roll-back per failure (DL-14),
     // and the health of what came before is no condition for moving off it.
     if held.code == Code::RollBackFailed || covers(newer, &held) {
+        // The newer walk answers for what this one has put on machines.
+        newer.inherited = held.walk.as_ref().map(|walk| Inherited {
+            reached: walk.reached.clone(),
+            first_epoch: walk.first_epoch,
+        });
         return supersede(draft, other, &newer.commit);
     }
     let reason = format!(
@@ -297,34 +354,18 @@ fn covers(newer: &Delivery, older: &Delivery) -> bool {
     })
 }
 
-/// The plan that covers the legs: the one that names a scope of it, else the default plan.
-///
-/// Legs under several plans share the default one, so that they share their fate (DL-3, `legs = "together"`).
-pub(super) fn plan_for<'a>(tree: &'a Composed, legs: &[Leg]) -> Option<&'a PlanDoc> {
-    let of = |scope: &Scope| {
-        tree.plans.values().find(|plan| {
-            plan.covers.iter().any(|covers| match (covers, scope) {
-                (Covers::Policy, Scope::Policy)
-                | (Covers::List, Scope::List)
-                | (Covers::Gate, Scope::Gate) => true,
-                (Covers::Module(name), Scope::Module(module)) => name == module,
-                _ => false,
-            })
-        })
-    };
-    let named: Vec<Option<&PlanDoc>> = legs
-        .iter()
-        .filter(|leg| matches!(leg.scope, Scope::Policy | Scope::Module(_)))
-        .map(|leg| of(&leg.scope))
-        .collect();
-    let default = tree
-        .plans
-        .values()
-        .find(|plan| plan.covers.contains(&Covers::Everything));
-    match named.first() {
-        Some(first) if named.iter().all(|p| p == first) => first.or(default),
-        _ => default,
-    }
+fn differ(
+    draft: &Draft<'_>,
+    tree: &Composed,
+    previous: Option<&Composed>,
+    again: bool,
+) -> Result<Diff, DecideError> {
+    let snapshot = draft.known.snapshot;
+    let text = snapshot
+        .accepted
+        .get(&Scope::Policy)
+        .and_then(|c| draft.known.contents.texts.get(&c.digest));
+    Ok(diff::diff(tree, previous, snapshot, text.map(|t| &**t), again)?)
 }
 
 /// Why the delivery may not begin yet; none where it may.
@@ -416,35 +457,53 @@ fn opens_by_itself(code: Code) -> bool {
     )
 }
 
-/// Begins on a person's word: what held it is not asked again, absent machines are taken out of the gate.
+/// Begins on a person's word: what held it is not asked again, absent machines are taken out of the gate. Why not,
+/// where it cannot.
 pub(super) fn begin_on_word(
     draft: &mut Draft<'_>,
     delivery: &mut Delivery,
     actor: &str,
     why: &str,
-) -> Result<bool, DecideError> {
+) -> Result<Option<&'static str>, DecideError> {
     let Some(tree) = draft.tree(&delivery.commit) else {
-        return Ok(false);
+        return Ok(Some("its tree cannot be read now"));
     };
     let previous = delivery.previous.as_ref().and_then(|c| draft.tree(c));
-    let diff = diff(&tree, previous.as_deref(), draft.known.snapshot, delivery.again)?;
-    delivery.legs = diff.legs;
-    if delivery.legs.is_empty() || in_the_way(draft, delivery).is_some() {
-        return Ok(false);
+    let diff = differ(draft, &tree, previous.as_deref(), delivery.again)?;
+    if !diff.known_bad.is_empty() {
+        return Ok(Some("its content failed before: `go --again` tries it once more"));
     }
-    let excused = absent(draft, delivery, &tree).into_keys().collect();
+    delivery.legs = diff.legs;
+    if delivery.legs.is_empty() {
+        return Ok(Some("there is nothing left to deliver of it"));
+    }
+    if in_the_way(draft, delivery).is_some() {
+        return Ok(Some("another walk is under way: `deliveries list` shows it"));
+    }
+    // Before the first report intervals are over nobody can be told to be away.
+    let may_judge = draft.may_judge(tree.fleet.heartbeat_secs);
+    let excused = absent(draft, delivery, &tree)
+        .into_keys()
+        .filter(|_| may_judge)
+        .collect();
     let plan = plan_for(&tree, &delivery.legs).cloned();
+    delivery.walk = Some(new_walk(
+        &tree,
+        plan.as_ref(),
+        excused,
+        delivery.inherited.as_ref(),
+    ));
+    let mut facts = gate_facts(&tree, delivery, plan.as_ref());
+    facts.extend(orders::list(draft, delivery, &tree)?);
     draft.transit(
         delivery,
         State::Delivering,
         Code::Go,
         actor,
         why.to_owned(),
-        Vec::new(),
+        facts,
     )?;
-    delivery.walk = Some(new_walk(&tree.fleet, plan.as_ref(), excused));
-    orders::list(draft, delivery, &tree)?;
-    Ok(true)
+    Ok(None)
 }
 
 fn begin(
@@ -458,15 +517,14 @@ fn begin(
     if plan.is_some_and(|p| p.absent == Absent::Skip) {
         excused.extend(absent(draft, delivery, tree).into_keys());
     }
-    delivery.walk = Some(new_walk(&tree.fleet, plan, excused));
+    delivery.walk = Some(new_walk(tree, plan, excused, delivery.inherited.as_ref()));
     let list = orders::list(draft, delivery, tree)?;
-    let scopes: Vec<String> = delivery.legs.iter().map(|l| l.scope.to_string()).collect();
     let by = plan.map_or_else(
         || "the built-in plan".to_owned(),
         |p| format!("the plan {}", p.name),
     );
-    let mut facts = vec![("Scopes".to_owned(), scopes.join(", "))];
-    facts.extend(list.map(|revision| ("List-Revision".to_owned(), revision.to_string())));
+    let mut facts = gate_facts(tree, delivery, plan);
+    facts.extend(list);
     facts.extend(
         delivery
             .skipped
@@ -481,99 +539,4 @@ fn begin(
         format!("the tree is checked; {by} walks it"),
         facts,
     )
-}
-
-/// The walk at its beginning: the plan's stages, with defaults filled in.
-fn new_walk(fleet: &FleetDoc, plan: Option<&PlanDoc>, excused: BTreeSet<NodeId>) -> Walk {
-    let stages = match plan {
-        Some(plan) => plan.stages.clone(),
-        None => built_in_stages(),
-    };
-    let release_watch = match fleet.config_mgmt.release_watch_secs {
-        0 => fleet
-            .config_mgmt
-            .confirm_secs
-            .saturating_mul(3)
-            .saturating_add(120),
-        secs => secs,
-    };
-    let stages = stages
-        .into_iter()
-        .enumerate()
-        .map(|(i, stage)| {
-            let within = if i == 0 {
-                fleet.config_mgmt.canary_deadline_secs
-            } else {
-                release_watch
-            };
-            let (times, every_secs, within_secs) = match (stage.wait, stage.healthy) {
-                (Wait::Sent, _) => (0, 1, within),
-                (Wait::Passed, Some(h)) => (h.times.max(1), h.every_secs.max(1), h.within_secs),
-                (Wait::Passed, None) => (1, (within / 10).clamp(1, 50), within),
-            };
-            StageRun {
-                name: stage.name,
-                select: stage.select,
-                batch: stage.batch,
-                times,
-                every_secs,
-                within_secs,
-                failed: trouble(stage.failed),
-                silent: trouble(stage.silent),
-                tolerate: stage.tolerate,
-                machines: BTreeMap::new(),
-                ordered_at: None,
-                forced: false,
-            }
-        })
-        .collect();
-    Walk {
-        plan: plan.map(|p| p.name.clone()),
-        stages,
-        current: 0,
-        step: Step::Open,
-        sequence: 0,
-        epoch: 0,
-        first_epoch: 0,
-        revision: 0,
-        reached: BTreeMap::new(),
-        released: false,
-        excused,
-        lines: Vec::new(),
-        abort_cause: None,
-        outstanding: Vec::new(),
-    }
-}
-
-/// Every node is `required` until classes come (UC-1): what a stage leaves out is roll-back (DL-19).
-fn trouble(written: Option<Trouble>) -> OnTrouble {
-    match written {
-        Some(Trouble::Hold) => OnTrouble::Hold,
-        Some(Trouble::Leave) => OnTrouble::Leave,
-        Some(Trouble::RollBack) | None => OnTrouble::RollBack,
-    }
-}
-
-/// One machine, then the rest: what a fleet without a plan walks.
-fn built_in_stages() -> Vec<meshplan_schemas::document::plan::StageDoc> {
-    use meshplan_schemas::document::plan::{Amount, Select, StageDoc};
-    let stage = |name: &str, count, rest| StageDoc {
-        name: name.to_owned(),
-        select: Select {
-            nodes: Vec::new(),
-            roles: Vec::new(),
-            count,
-            rest,
-        },
-        healthy: None,
-        failed: None,
-        silent: None,
-        tolerate: Amount::Number(0),
-        batch: None,
-        wait: Wait::Passed,
-    };
-    vec![
-        stage("canary", Some(Amount::Number(1)), false),
-        stage("rest", None, true),
-    ]
 }

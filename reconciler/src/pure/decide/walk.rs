@@ -9,7 +9,7 @@ use meshplan_schemas::lifecycle::delivery::{Code, State};
 
 use super::draft::Draft;
 use super::look::{self, Seen};
-use super::{DecideError, after_secs, orders};
+use super::{DecideError, Tree, after_secs, orders};
 use crate::pure::compose::Composed;
 use crate::pure::delivery::{
     AbortCause, Delivery, MachineRun, OnTrouble, StageRun, Step, Verdict, VerdictWord,
@@ -65,9 +65,15 @@ pub(super) fn ordered(delivery: &Delivery) -> BTreeSet<NodeId> {
 }
 
 fn deliver(draft: &mut Draft<'_>, delivery: &mut Delivery) -> Result<(), DecideError> {
-    // The tree is read again after a restart; until then nothing moves.
-    let Some(tree) = draft.tree(&delivery.commit) else {
-        return Ok(());
+    let tree = match draft.known.trees.get(&delivery.commit) {
+        Some(Tree::Composed(tree)) => Arc::clone(tree),
+        // The tree is read again after a restart; until then nothing moves.
+        None => return Ok(()),
+        Some(Tree::Invalid(why) | Tree::Gone(why)) => {
+            let reason = format!("the tree that walks cannot be composed any more: {why}");
+            let facts = story(delivery);
+            return draft.transit(delivery, State::Held, Code::Lost, RECONCILER, reason, facts);
+        }
     };
     loop {
         let Some(walk) = delivery.walk.as_ref() else {
@@ -92,14 +98,30 @@ fn open(draft: &mut Draft<'_>, delivery: &mut Delivery, tree: &Arc<Composed>) ->
     let Some(walk) = delivery.walk.as_ref() else {
         return Ok(false);
     };
-    let first = walk.stages.iter().all(|s| s.machines.is_empty());
-    if !first && !draft.may_judge(tree.fleet.heartbeat_secs) {
+    // No gate opens in the first two report intervals (RO-8), the first one neither where machines were heard before.
+    let alone = candidates(draft, delivery, walk).is_empty();
+    if !alone && !draft.may_judge(tree.fleet.heartbeat_secs) {
         draft.due(calm);
         return Ok(false);
     }
     let current = walk.current;
     let candidates = candidates(draft, delivery, walk);
     let (machines, line) = select(delivery, tree, &walk.stages[current], &candidates);
+    if line.is_some() && walk.stages[current].named_only {
+        let stage = &walk.stages[current].name;
+        let reason = format!(
+            "no machine that the stage {stage} names is changed by this, and the plan takes no other"
+        );
+        draft.transit(
+            delivery,
+            State::Held,
+            Code::NoMachine,
+            RECONCILER,
+            reason,
+            Vec::new(),
+        )?;
+        return Ok(false);
+    }
     let left: BTreeSet<NodeId> = candidates.difference(&machines).copied().collect();
     let batched =
         walk.stages[current].batch.is_some() && walk.stages[current].select.rest && !left.is_empty();
@@ -145,6 +167,7 @@ fn open(draft: &mut Draft<'_>, delivery: &mut Delivery, tree: &Arc<Composed>) ->
             restarts: None,
             last: String::new(),
             unhealthy: false,
+            forced: false,
             verdict: told,
         };
         stage.machines.insert(id, run);
@@ -170,20 +193,13 @@ fn look_at_stage(
     };
     let ids: Vec<NodeId> = open_machines(delivery, current);
     for id in &ids {
-        look_at(draft, delivery, current, *id, deadline)?;
+        look_at(draft, delivery, tree, (current, *id), deadline)?;
     }
     let Some(stage) = delivery.walk.as_ref().and_then(|w| w.stages.get(current)) else {
         return Ok(false);
     };
-    if let Some((cause, word)) = trouble(stage) {
-        let act = if word == VerdictWord::Failed {
-            stage.failed
-        } else {
-            stage.silent
-        };
-        if act != OnTrouble::Leave {
-            return answer(draft, delivery, &cause, word, act).map(|()| false);
-        }
+    if let Some(trouble) = trouble(stage) {
+        return answer(draft, delivery, &trouble).map(|()| false);
     }
     if stage.machines.values().any(|m| m.verdict.is_none()) {
         draft.due(deadline);
@@ -221,8 +237,8 @@ fn open_machines(delivery: &Delivery, stage: usize) -> Vec<NodeId> {
 fn look_at(
     draft: &mut Draft<'_>,
     delivery: &mut Delivery,
-    stage: usize,
-    id: NodeId,
+    tree: &Composed,
+    (stage, id): (usize, NodeId),
     deadline: Timestamp,
 ) -> Result<(), DecideError> {
     let now = draft.now();
@@ -241,7 +257,7 @@ fn look_at(
         .and_then(|report| look::take(machine, report, now));
     // A hard failure decides at once, in whatever report it stands.
     if let Some(report) = &node.report
-        && let hard @ (Seen::Broken(_) | Seen::NoLink(_)) = look::judge(report, machine)
+        && let hard @ (Seen::Broken(_) | Seen::Aside(_)) = look::judge(report, machine)
     {
         seen = Some(hard);
     }
@@ -252,21 +268,25 @@ fn look_at(
                 reason: why,
             });
         }
-        Some(Seen::NoLink(why)) if !machine.ordered_again => {
+        Some(Seen::Aside(why)) if !machine.ordered_again => {
             // Says nothing about the content: ordered again once, and the deadline decides (DL-13).
             machine.ordered_again = true;
             machine.last = why;
-            let sequence = orders::again(draft, delivery, id)?;
+            let sent = orders::again(draft, delivery, tree, id)?;
             if let Some(machine) = stage_mut(delivery, stage).and_then(|s| s.machines.get_mut(&id)) {
-                machine.sequence = machine.sequence.max(sequence);
+                machine.sequence = machine.sequence.max(sent.sequence);
+                machine.epoch = machine.epoch.max(sent.epoch);
             }
         }
-        Some(Seen::NoLink(why)) => machine.last = why,
+        Some(Seen::Aside(why)) => machine.last = why,
         Some(Seen::Healthy) if machine.healthy >= times => {
             let over = machine
                 .healthy_since
                 .map_or(SignedDuration::ZERO, |since| now.duration_since(since));
-            let reason = format!("healthy {} times over {}", machine.healthy, in_words(over));
+            let reason = match machine.healthy {
+                1 => "healthy once".to_owned(),
+                n => format!("healthy {n} times over {}", in_words(over)),
+            };
             machine.verdict = Some(Verdict {
                 word: VerdictWord::Passed,
                 reason,
@@ -325,35 +345,55 @@ fn ask_in_turn(draft: &mut Draft<'_>, machine: &mut MachineRun, id: NodeId, ever
     after_secs(now, every_secs)
 }
 
-/// Whether more machines are in trouble than the stage tolerates: the first of them, and its word.
-fn trouble(stage: &StageRun) -> Option<((NodeId, MachineRun), VerdictWord)> {
-    if stage.forced {
-        return None;
-    }
+/// The trouble that a stage may not leave: its first machine, the word, and what is to follow.
+fn trouble(stage: &StageRun) -> Option<Trouble> {
     let bad: Vec<(&NodeId, &MachineRun, VerdictWord)> = stage
         .machines
         .iter()
+        .filter(|(_, m)| !m.forced)
         .filter_map(|(id, m)| Some((id, m, m.verdict.as_ref()?.word)))
         .filter(|(_, _, word)| matches!(word, VerdictWord::Failed | VerdictWord::Silent))
         .collect();
     if bad.len() <= resolve(stage.tolerate, stage.machines.len()) {
         return None;
     }
-    // A failure says more than a silence.
-    let failed = bad.iter().find(|(_, _, word)| *word == VerdictWord::Failed);
-    let (id, machine, word) = *failed.or(bad.first())?;
-    Some(((*id, machine.clone()), word))
+    // A failure says more than a silence; one that the plan leaves hides no other.
+    [
+        (VerdictWord::Failed, stage.failed),
+        (VerdictWord::Silent, stage.silent),
+    ]
+    .into_iter()
+    .filter(|(_, act)| *act != OnTrouble::Leave)
+    .find_map(|(word, act)| {
+        let (id, machine, _) = bad.iter().find(|(_, _, w)| *w == word)?;
+        Some(Trouble {
+            node: **id,
+            machine: (*machine).clone(),
+            word,
+            act,
+            stage: stage.name.clone(),
+        })
+    })
+}
+
+/// A machine that did not pass, and what its stage says to that.
+struct Trouble {
+    node: NodeId,
+    machine: MachineRun,
+    word: VerdictWord,
+    act: OnTrouble,
+    stage: String,
 }
 
 /// Answers the trouble of a stage as its plan says.
-fn answer(
-    draft: &mut Draft<'_>,
-    delivery: &mut Delivery,
-    cause: &(NodeId, MachineRun),
-    word: VerdictWord,
-    act: OnTrouble,
-) -> Result<(), DecideError> {
-    let (id, machine) = cause;
+fn answer(draft: &mut Draft<'_>, delivery: &mut Delivery, trouble: &Trouble) -> Result<(), DecideError> {
+    let Trouble {
+        node,
+        machine,
+        word,
+        act,
+        stage,
+    } = trouble;
     let seen = machine
         .verdict
         .as_ref()
@@ -362,47 +402,50 @@ fn answer(
         VerdictWord::Failed => (Code::StageFailed, "failed"),
         _ => (Code::Silent, "silent"),
     };
-    let phase = delivery
-        .walk
-        .as_ref()
-        .and_then(|w| w.stages.get(w.current))
-        .map_or_else(String::new, |s| s.name.clone());
-    let reason = format!("{} {said} in the stage {phase}: {seen}", machine.name);
-    if word == VerdictWord::Failed {
-        remember(draft, delivery, &reason);
+    let reason = format!("{} {said} in the stage {stage}: {seen}", machine.name);
+    let mut facts = Vec::new();
+    if *word == VerdictWord::Failed {
+        facts = remember(draft, delivery, *node, &reason);
     }
     if let Some(walk) = delivery.walk.as_mut() {
         walk.abort_cause = Some(AbortCause {
-            node_id_short: id.short().to_string(),
+            node_id_short: node.short().to_string(),
             name: machine.name.to_string(),
             reason: format!("{said}: {seen}"),
-            phase,
+            phase: stage.clone(),
         });
     }
-    if act == OnTrouble::Hold {
-        let facts = story(delivery);
+    if *act == OnTrouble::Hold {
+        facts.extend(story(delivery));
         return draft.transit(delivery, State::Held, code, RECONCILER, reason, facts);
     }
-    roll_back(draft, delivery, code, RECONCILER, reason, Vec::new())
+    roll_back(draft, delivery, code, RECONCILER, reason, facts)
 }
 
-/// Remembers what failed, by the digest of each scope that walked (DL-14).
-fn remember(draft: &mut Draft<'_>, delivery: &Delivery, reason: &str) {
+/// Remembers what failed, by the digest of each scope that brought something new to the machine that failed
+/// (DL-14); the facts for the note.
+fn remember(draft: &mut Draft<'_>, delivery: &Delivery, node: NodeId, reason: &str) -> Vec<(String, String)> {
     let bad = KnownBad {
         commit: delivery.commit.clone(),
         since: draft.now(),
         reason: reason.to_owned(),
     };
-    for leg in delivery
-        .legs
-        .iter()
-        .filter(|l| matches!(l.scope, Scope::Policy | Scope::Module(_)))
-    {
-        draft
-            .act
-            .known_bad
-            .insert((leg.scope.clone(), leg.digest), Some(bad.clone()));
+    let mut facts = Vec::new();
+    for leg in delivery.legs.iter().filter(|l| l.nodes.contains_key(&node)) {
+        let new = match leg.scope {
+            Scope::Module(_) => true,
+            Scope::Policy => leg.before != Some(leg.digest),
+            Scope::List | Scope::Gate => false,
+        };
+        if new {
+            facts.push(("Known-Bad".to_owned(), format!("{} {}", leg.scope, leg.digest)));
+            draft
+                .act
+                .known_bad
+                .insert((leg.scope.clone(), leg.digest), Some(bad.clone()));
+        }
     }
+    facts
 }
 
 /// Looks once more at all that passed, before the next stage opens (DL-13).
@@ -459,18 +502,8 @@ fn regard(
             waiting = Some(waiting.map_or(next, |w: Timestamp| w.min(next)));
         }
     }
-    let troubled = walk.stages[..=walk.current]
-        .iter()
-        .find_map(|s| trouble(s).map(|t| (t, s.failed, s.silent)));
-    if let Some(((cause, word), failed, silent)) = troubled {
-        let act = if word == VerdictWord::Failed {
-            failed
-        } else {
-            silent
-        };
-        if act != OnTrouble::Leave {
-            return answer(draft, delivery, &cause, word, act).map(|()| false);
-        }
+    if let Some(trouble) = walk.stages[..=walk.current].iter().find_map(trouble) {
+        return answer(draft, delivery, &trouble).map(|()| false);
     }
     if let Some(next) = waiting {
         draft.due(next);

@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use super::walk;
 use crate::pure::delivery::{Delivery, Step};
+use crate::pure::page::NodeView;
 
 /// The answer to `why`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -82,8 +83,12 @@ pub fn why(delivery: &Delivery, in_the_way: Option<&Delivery>, now: Timestamp) -
             });
         }
         final_state => {
+            let cause = delivery.walk.as_ref().and_then(|w| w.abort_cause.as_ref());
+            let because = cause.map_or_else(String::new, |c| {
+                format!(", because of {} in {}: {}", c.name, c.phase, c.reason)
+            });
             why.waits_for = format!(
-                "nothing: {final_state} since {} ({})",
+                "nothing: {final_state} since {} ({}{because})",
                 delivery.since, delivery.reason
             );
             why.next = "nothing".to_owned();
@@ -101,7 +106,10 @@ fn delivering(delivery: &Delivery, why: &mut Why, stop: Option<String>) {
     let Some(stage) = walk.stages.get(walk.current) else {
         return;
     };
-    why.rule = format!("{}, stage {}", why.rule, stage.name);
+    why.rule = match stage.line {
+        0 => format!("{}, stage {}", why.rule, stage.name),
+        line => format!("{}:{line}, stage {}", why.rule, stage.name),
+    };
     let next = walk
         .stages
         .get(walk.current + 1)
@@ -139,4 +147,84 @@ fn delivering(delivery: &Delivery, why: &mut Why, stop: Option<String>) {
             );
         }
     }
+}
+
+/// Explains one node: what it waits for, or what is waited for on it. `walking` is the delivery that moves.
+#[must_use]
+pub fn why_node(node: &NodeView, walking: Option<&Delivery>, now: Timestamp) -> Why {
+    let mut why = Why {
+        waits_for: String::new(),
+        rule: "what is proven there stays; a declaration is the sum of what is assigned (DL-3)".to_owned(),
+        next: "the next merged commit that changes it".to_owned(),
+        deadline: None,
+        command: None,
+        as_of: now,
+    };
+    let walk = walking.and_then(|d| Some((d, d.walk.as_ref()?)));
+    let mine = walk.and_then(|(d, w)| {
+        let stage = w
+            .stages
+            .iter()
+            .find(|s| s.machines.values().any(|m| m.name.as_str() == node.name))?;
+        let machine = stage.machines.values().find(|m| m.name.as_str() == node.name)?;
+        Some((d, stage, machine))
+    });
+    if let Some((delivery, stage, machine)) = mine {
+        let stands = match &machine.verdict {
+            Some(verdict) => format!("{}, {}", walk::word(verdict.word), verdict.reason),
+            None if machine.last.is_empty() => "no look answered yet".to_owned(),
+            None => format!(
+                "{} of {} looks healthy; {}",
+                machine.healthy, stage.times, machine.last
+            ),
+        };
+        why.waits_for = format!(
+            "{} in the stage {} of {}: {stands}",
+            node.name, stage.name, delivery.name
+        );
+        why.rule = self::why(delivery, None, now).rule;
+        why.next = self::why(delivery, None, now).next;
+        why.command = Some(format!("meshplan deliveries why {}", delivery.commit.short()));
+        return why;
+    }
+    match node.presence.as_str() {
+        "invited" => {
+            why.waits_for = format!("a machine to enrol as {}", node.name);
+            why.next = "its admission is proposed, and merged by a person".to_owned();
+            why.command = Some(format!("meshplan fleet invite {}", node.name));
+        }
+        "expected" => {
+            why.waits_for = format!("{} to connect for the first time", node.name);
+            why.next = "it gets the list, the epoch in force and its declaration".to_owned();
+        }
+        "away" => {
+            let since = node
+                .heard_at
+                .map_or_else(|| "ever".to_owned(), |at| at.to_string());
+            why.waits_for = format!("{} to come back; not heard from since {since}", node.name);
+            why.next = "it gets what it has missed".to_owned();
+        }
+        _ => match walk.filter(|(d, _)| {
+            d.legs
+                .iter()
+                .any(|l| l.nodes.keys().any(|id| id.to_string() == node.id))
+        }) {
+            Some((delivery, _)) => {
+                why.waits_for = format!("its stage of {}: {}", delivery.name, delivery.reason);
+                why.rule = self::why(delivery, None, now).rule;
+                why.command = Some(format!("meshplan deliveries why {}", delivery.commit.short()));
+            }
+            None if node.troubles.is_empty() => {
+                why.waits_for = format!(
+                    "nothing: {} runs sequence {} and epoch {}",
+                    node.name, node.confirmed_sequence, node.running_epoch
+                );
+            }
+            None => {
+                why.waits_for = format!("somebody to look: {}", node.troubles.join("; "));
+                why.next = "a commit that mends it".to_owned();
+            }
+        },
+    }
+    why
 }

@@ -43,7 +43,7 @@ pub(super) fn check(
             check_policy_stages(source, file, &required, findings);
         }
         if let Some(fleet) = fleet {
-            plans.insert(name.clone(), resolved(name, file, fleet));
+            plans.insert(name.clone(), resolved(name, source, file, fleet));
         }
     }
     plans
@@ -88,6 +88,20 @@ fn check_covers<'d>(
 fn check_stages(source: &Source, file: &PlanFile, names: &Names, findings: &mut Vec<Finding>) {
     if file.stages.is_empty() {
         findings.push(Finding::of_file(source.file(), "this plan has no `[[stage]]`"));
+    }
+    if let Some(At { value: last, .. }) = file.stages.last().filter(|s| !s.value.rest) {
+        let message = "the last stage has no `rest = true`: machines that no stage names would get the change unwatched";
+        findings.push(
+            source
+                .error(last.name.span.clone(), message)
+                .help("add a last `[[stage]]` with `rest = true`"),
+        );
+    }
+    for At { value: stage, .. } in file.stages.iter().filter(|s| !s.value.rest) {
+        if let Some(batch) = &stage.batch {
+            let message = "`batch` is for the stage with `rest = true`";
+            findings.push(source.error(batch.span.clone(), message));
+        }
     }
     let mut seen: Vec<&PlanName> = Vec::new();
     let mut rest = false;
@@ -219,7 +233,7 @@ fn check_policy_stages(
 }
 
 /// The plan with what `[config_mgmt]` fills in.
-fn resolved(name: &PlanName, file: &PlanFile, fleet: &FleetDoc) -> PlanDoc {
+fn resolved(name: &PlanName, source: &Source, file: &PlanFile, fleet: &FleetDoc) -> PlanDoc {
     let later = match fleet.config_mgmt.release_watch_secs {
         0 => fleet
             .config_mgmt
@@ -230,6 +244,7 @@ fn resolved(name: &PlanName, file: &PlanFile, fleet: &FleetDoc) -> PlanDoc {
     };
     let stage = |(at, At { value: stage, .. }): (usize, &At<StageFile>)| StageDoc {
         name: stage.name.value.to_string(),
+        line: source.error(stage.name.span.clone(), "").line,
         select: Select {
             nodes: stage.nodes.iter().map(|n| n.value.clone()).collect(),
             roles: stage.roles.iter().map(|r| r.value.clone()).collect(),
@@ -270,6 +285,7 @@ fn resolved(name: &PlanName, file: &PlanFile, fleet: &FleetDoc) -> PlanDoc {
         actors: file.actors.clone(),
         absent: file.absent,
         legs: file.legs,
+        canary: file.canary,
         stages: file.stages.iter().enumerate().map(stage).collect(),
     }
 }

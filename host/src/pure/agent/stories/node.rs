@@ -92,6 +92,7 @@ impl Node {
             confirmed,
             policy: None,
             ledger_lost: None,
+            taken_back: None,
             broken: vec![],
         })));
     }
@@ -138,7 +139,7 @@ impl Node {
                 Job::Confirm => Done::Confirmed,
                 Job::Revert(_) => Done::Reverted(vec![]),
                 Job::Repair(_) => Done::Repaired(applied(ApplyEnd::Converged)),
-                Job::Rebuild(_) | Job::Arm(_) => continue,
+                Job::Rebuild(..) | Job::Arm(_) => continue,
             };
             self.on(Event::Done(Box::new(done)));
         }

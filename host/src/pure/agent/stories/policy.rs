@@ -122,3 +122,75 @@ fn a_confirmed_change_of_roles_changes_the_effective_policy() {
     assert_eq!(node.epoch_state(), (1, EpochState::Applied));
     assert_ne!(node.agent.standing.policy, before);
 }
+
+// holds: EP-3
+#[test]
+fn a_newer_epoch_that_comes_inside_the_window_does_not_drop_the_one_that_is_judged() {
+    let mut node = Node::new();
+    let judged = policy(7, 40, Targeting::everyone(), vec![]);
+    let digest = sample::kept(&judged).digest;
+    node.on(Event::Order(sample::text(&judged)));
+    let newer = |number| sample::text(&policy(number, 50, Targeting::everyone(), vec![]));
+    node.on(Event::Order(newer(8)));
+    assert!(
+        node.agent.orders.epochs.contains_key(&digest),
+        "dropped while it is applied"
+    );
+    node.work();
+    assert_eq!(node.epoch_state(), (7, EpochState::AwaitingConfirm));
+    node.on(Event::Order(newer(9)));
+    assert!(
+        node.agent.orders.epochs.contains_key(&digest),
+        "dropped in its window"
+    );
+    node.on(Event::LinkDown);
+    node.on(Event::LinkUp);
+    node.on(Event::Order(newer(10)));
+    node.ends = vec![applied(ApplyEnd::WindowOpen)];
+    node.on(Event::Done(Box::new(Done::Confirmed)));
+    assert!(
+        node.agent.standing.policy.is_some(),
+        "what was confirmed cannot be told any more"
+    );
+    assert_eq!(node.epoch_state(), (10, EpochState::Staged));
+}
+
+// holds: EP-2
+#[test]
+fn an_authentic_epoch_that_is_refused_does_not_have_a_reverted_one_tried_again() {
+    let mut node = Node::new();
+    node.order(sample::text(&policy(7, 40, Targeting::everyone(), vec![])));
+    node.tick(60);
+    assert_eq!(node.epoch_state(), (7, EpochState::Reverted));
+    let mut newer = policy(8, 50, Targeting::everyone(), vec![]);
+    newer.min_daemon_version = Some(Version::new(99, 0, 0));
+    node.order(sample::text(&newer));
+    assert_eq!(node.epoch_state(), (8, EpochState::Rejected));
+    node.tick(1);
+    assert!(
+        node.jobs.is_empty() && node.agent.standing.window.is_none(),
+        "tried again"
+    );
+    assert_eq!(node.epoch_state(), (8, EpochState::Rejected));
+}
+
+// holds: HR-11
+#[test]
+fn a_heartbeat_says_how_the_probes_answer_now() {
+    let mut node = Node::new();
+    node.declare(&with_probe(sample::declaration(1, &[("web", "one")])));
+    node.link();
+    node.probes_say(Health::Healthy, "");
+    let (reports, asked) = (node.reports.len(), node.asked.len());
+    node.tick(i64::from(HEARTBEAT_SECS));
+    assert_eq!(
+        (node.reports.len(), node.asked.len()),
+        (reports, asked + 1),
+        "told before it was asked"
+    );
+    node.on(Event::Probed {
+        purpose: Purpose::Heartbeat,
+        lines: Vec::new(),
+    });
+    assert_eq!(node.reports.last(), Some(&Cause::Heartbeat));
+}

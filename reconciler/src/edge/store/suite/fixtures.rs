@@ -60,6 +60,7 @@ pub(super) fn delivery(n: u8, state: State) -> Delivery {
         walk: None,
         again: false,
         person_hold: false,
+        inherited: None,
     }
 }
 

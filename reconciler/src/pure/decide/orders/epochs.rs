@@ -93,7 +93,7 @@ fn sign_epoch(
     };
     draft.epochs = std::iter::once(standing).chain(below).collect();
     if let Some(walk) = delivery.walk.as_mut() {
-        walk.released = epoch.phase == Phase::Release;
+        walk.released |= epoch.phase == Phase::Release;
         walk.epoch = number;
         if walk.first_epoch == 0 {
             walk.first_epoch = number;
@@ -143,7 +143,7 @@ pub(super) fn abort(draft: &mut Draft<'_>, delivery: &mut Delivery) -> Result<u6
     let Some(walk) = delivery.walk.as_ref().filter(|w| w.epoch != 0) else {
         return Ok(0);
     };
-    let Some(before) = changed_policy(delivery).map(|leg| leg.before) else {
+    let Some(before) = changed_policy(delivery, &draft.epochs).map(|leg| leg.before) else {
         return Ok(0);
     };
     let policy = match before {
@@ -156,11 +156,11 @@ pub(super) fn abort(draft: &mut Draft<'_>, delivery: &mut Delivery) -> Result<u6
             .map(|text| text.to_string())
             .ok_or(DecideError::NoContent(digest))?,
     };
-    let targeting = draft
-        .epochs
-        .iter()
-        .find(|e| e.epoch == walk.epoch)
-        .map_or_else(Targeting::everyone, |e| e.targeting.clone());
+    // All whom this walk's epochs addressed, and those of a walk whose place it took.
+    let targeting = match walk.released {
+        true => Targeting::everyone(),
+        false => Targeting::nodes(walk.reached.keys().copied().collect()),
+    };
     let below = if targeting == Targeting::everyone() {
         Vec::new()
     } else {

@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use meshplan_schemas::declaration::{Declaration, Mode, ModuleContent};
 use meshplan_schemas::digest::Digest;
 use meshplan_schemas::document::plan::{
-    Absent, Amount, Check, Covers, Healthy, Legs, Select, StageDoc, Wait,
+    Absent, Amount, Canary, Check, Covers, Healthy, Legs, Select, StageDoc, Wait,
 };
 use meshplan_schemas::document::{FleetDoc, PlanDoc};
 use meshplan_schemas::epoch::Epoch;
@@ -24,7 +24,7 @@ use crate::pure::act::{Act, Order};
 use crate::pure::compose::{Composed, ComposedNode};
 use crate::pure::decide::{Contents, Known, NewCommit, Settings, Tree, decide};
 use crate::pure::delivery::{Delivery, Transition};
-use crate::pure::snapshot::{HeadRef, NodeState, Request, Snapshot, Verb};
+use crate::pure::snapshot::{HeadRef, Request, Snapshot, Verb};
 
 pub(super) struct World {
     pub(super) snapshot: Snapshot,
@@ -138,6 +138,7 @@ fn fleet() -> FleetDoc {
 pub(super) fn plan() -> PlanDoc {
     let stage = |name: &str, nodes: &[&str], rest| StageDoc {
         name: name.to_owned(),
+        line: 0,
         select: Select {
             nodes: nodes.iter().map(|n| n.parse().unwrap()).collect(),
             roles: vec![],
@@ -163,6 +164,7 @@ pub(super) fn plan() -> PlanDoc {
         actors: vec![],
         absent: Absent::Hold,
         legs: Legs::Together,
+        canary: Canary::Replaced,
         stages: vec![stage("canary", &["n1"], false), stage("rest", &[], true)],
     }
 }
@@ -372,6 +374,8 @@ impl World {
                     revision: head.revision,
                     digest,
                     oldest_accepted: head.oldest_accepted,
+                    authors: head.authors,
+                    reconcilers: head.reconcilers,
                 });
             }
             Order::Declaration { declaration } => self.declarations.push(declaration),
@@ -434,7 +438,7 @@ impl World {
         };
         host.counter += 1;
         let report = host.report(id, cause.clone(), now.as_second());
-        let state = self.snapshot.nodes.entry(id).or_insert_with(NodeState::default);
+        let state = self.snapshot.nodes.entry(id).or_default();
         state.connected = true;
         state.heard_at = Some(now);
         if matches!(cause, Cause::Look(_)) {

@@ -1,5 +1,7 @@
 //! The way back: the former content is ordered on all that was reached, and watched until it is there (DL-7).
 
+use std::collections::BTreeSet;
+
 use meshplan_schemas::lifecycle::delivery::{Code, State};
 
 use super::{RECONCILER, story};
@@ -47,6 +49,7 @@ pub(super) fn come_back(draft: &mut Draft<'_>, delivery: &mut Delivery) -> Resul
         return Ok(());
     };
     let mut failed = None;
+    let mut aside = BTreeSet::new();
     for (id, reached) in &mut walk.reached {
         let Some(report) = draft.known.snapshot.nodes.get(id).and_then(|n| n.report.as_ref()) else {
             continue;
@@ -55,10 +58,20 @@ pub(super) fn come_back(draft: &mut Draft<'_>, delivery: &mut Delivery) -> Resul
         let epoch = look::epoch(report, reached.return_epoch);
         match (declaration, epoch) {
             (Seen::Healthy, Seen::Healthy) => reached.returned = true,
+            // It went back for a reason of its own, to what was to be taken away: ordered again (DL-13).
+            (Seen::Aside(_), _) | (_, Seen::Aside(_)) => {
+                aside.insert(*id);
+            }
             (Seen::Broken(why), _) | (_, Seen::Broken(why)) => failed = Some((reached.name.clone(), why)),
             _ => {}
         }
     }
+    if !aside.is_empty() {
+        orders::back_again(draft, delivery, &aside)?;
+    }
+    let Some(walk) = delivery.walk.as_mut() else {
+        return Ok(());
+    };
     if let Some((name, why)) = failed {
         let reason = format!("the former content failed on {name} too: {why}; nothing more is switched");
         return draft.transit(

@@ -1,0 +1,271 @@
+//! Traps that a reading of the engine found, each as the story of what must happen instead.
+
+use meshplan_schemas::epoch::Targeting;
+use meshplan_schemas::lifecycle::delivery::State;
+
+use super::host::Behaviour;
+use super::world::{World, node, tree};
+use crate::pure::decide::Tree;
+use crate::pure::snapshot::Verb;
+
+fn set(world: &mut World, n: u128, behaviour: Behaviour) {
+    world.hosts.get_mut(&node(n)).unwrap().behaviour = behaviour;
+}
+
+// holds: DL-4
+#[test]
+fn an_old_commit_is_not_tried_again_over_newer_ones() {
+    let mut world = World::at_rest(3);
+    set(&mut world, 1, Behaviour::Fails);
+    let bad = world.merge(tree(3, "one", &[("web", "bad")]));
+    world.run(30);
+    set(&mut world, 1, Behaviour::Good);
+    let newer = world.merge(tree(3, "one", &[("web", "three"), ("db", "one")]));
+    world.run(90);
+    assert_eq!(world.state(&newer), State::Delivered);
+    let answer = world.say(Verb::GoAgain, &bad);
+    assert!(
+        answer.starts_with("refused") && answer.contains("newer commits"),
+        "{answer}"
+    );
+    world.run(90);
+    assert_eq!(world.runs(2, "db").as_deref(), Some("one"));
+}
+
+// holds: DL-2, EP-3
+#[test]
+fn a_commit_that_reverts_a_stopped_policy_canary_takes_the_canary_back() {
+    let mut world = World::at_rest(3);
+    let stopped = world.merge(tree(3, "two", &[("web", "one")]));
+    world.run(2);
+    world.say(Verb::Stop, &stopped);
+    assert!(world.policy(1).unwrap().contains("two"));
+    let revert = world.merge(tree(3, "one", &[("web", "one")]));
+    world.run(200);
+    assert!(world.state(&revert).is_final(), "{:?}", world.codes(&revert));
+    for n in 1..=3 {
+        assert!(
+            world.policy(n).unwrap().contains("one"),
+            "n{n} runs {:?}",
+            world.policy(n)
+        );
+    }
+    let newest = world.epochs.values().next_back().unwrap();
+    assert_eq!(
+        (newest.targeting.clone(), newest.in_force.len()),
+        (Targeting::everyone(), 0)
+    );
+}
+
+// holds: DL-7
+#[test]
+fn a_walk_that_took_anothers_place_takes_back_what_that_one_had_reached() {
+    let mut world = World::at_rest(3);
+    let stopped = world.merge(tree(3, "one", &[("web", "two")]));
+    world.run(2);
+    world.say(Verb::Stop, &stopped);
+    assert_eq!(world.runs(1, "web").as_deref(), Some("two"));
+    // The next one goes to another canary first, and fails there.
+    let mut other = tree(3, "one", &[("web", "bad")]);
+    for plan in other.plans.values_mut() {
+        plan.stages[0].select.nodes = vec!["n2".parse().unwrap()];
+    }
+    set(&mut world, 2, Behaviour::Fails);
+    let bad = world.merge(other);
+    world.run(60);
+    assert_eq!(world.state(&stopped), State::Superseded);
+    assert_eq!(world.state(&bad), State::RolledBack);
+    assert_eq!(
+        world.runs(1, "web").as_deref(),
+        Some("one"),
+        "the first canary kept content that nothing proved"
+    );
+}
+
+// holds: DL-13
+#[test]
+fn a_machine_that_goes_down_in_its_window_says_nothing_about_the_content() {
+    for why in [
+        "interrupted: the machine was started anew",
+        "cannot tell: no answer",
+        "not begun: no room",
+    ] {
+        let mut world = World::at_rest(3);
+        let commit = world.merge(tree(3, "one", &[("web", "two")]));
+        let sequence = *world.sequences_of(1).last().unwrap();
+        let host = world.hosts.get_mut(&node(1)).unwrap();
+        host.taken = Some((
+            sequence,
+            meshplan_schemas::report::DeclarationState::Reverted,
+            why.into(),
+        ));
+        world.report_all();
+        world.settle();
+        assert!(
+            world.sequences_of(1).len() > 1 && *world.sequences_of(1).last().unwrap() > sequence,
+            "{why}"
+        );
+        world.run(90);
+        assert_eq!(
+            world.state(&commit),
+            State::Delivered,
+            "{why}: {:?}",
+            world.codes(&commit)
+        );
+        assert!(world.snapshot.known_bad.is_empty(), "{why}");
+    }
+}
+
+// holds: DL-7, DL-13
+#[test]
+fn a_way_back_that_the_link_undid_is_ordered_again() {
+    let mut world = World::at_rest(3);
+    set(&mut world, 2, Behaviour::Fails);
+    let commit = world.merge(tree(3, "one", &[("web", "bad")]));
+    while world.state(&commit) != State::RollingBack {
+        world.run(1);
+        // The canary took the content; its way back shall be undone once by the link.
+        if world.runs(1, "web").as_deref() == Some("bad") {
+            set(&mut world, 1, Behaviour::LosesLinkOnce);
+        }
+    }
+    world.run(30);
+    assert_eq!(world.codes(&commit).last().unwrap(), "rolled-back (taken)");
+    assert_eq!(world.runs(1, "web").as_deref(), Some("one"));
+}
+
+// holds: DL-14
+#[test]
+fn a_policy_that_failed_keeps_no_new_node_from_its_roles() {
+    let mut world = World::at_rest(2);
+    set(&mut world, 1, Behaviour::Fails);
+    let bad = world.merge(tree(2, "bad", &[("web", "one")]));
+    world.run(30);
+    assert_eq!(world.state(&bad), State::RolledBack);
+    let mut grown = tree(3, "bad", &[("web", "one")]);
+    let third = grown.nodes.get_mut(&node(3)).unwrap();
+    third.roles = vec!["edge".parse().unwrap()];
+    let enrolment = world.merge(grown);
+    world.run(30);
+    assert_eq!(world.state(&enrolment), State::Delivered);
+    let declaration = world
+        .declarations
+        .iter()
+        .rev()
+        .find(|d| d.node == node(3))
+        .unwrap();
+    assert_eq!(declaration.roles.len(), 1);
+    assert!(
+        world.policy(2).unwrap().contains("one"),
+        "the text that failed stays out"
+    );
+}
+
+// holds: RO-1, DL-6
+#[test]
+fn a_plan_may_leave_the_canary_out_or_take_no_other() {
+    use meshplan_schemas::document::plan::Canary;
+    let with = |canary: Canary, name: &str| {
+        let mut t = tree(3, "one", &[("web", "two")]);
+        for plan in t.plans.values_mut() {
+            plan.canary = canary;
+            plan.stages[0].select.nodes = vec![name.parse().unwrap()];
+        }
+        t
+    };
+    let mut world = World::at_rest(3);
+    let all = world.merge(with(Canary::None, "n1"));
+    world.run(2);
+    assert_eq!(
+        world.runs(3, "web").as_deref(),
+        Some("two"),
+        "without a canary all are first"
+    );
+    world.run(60);
+    assert_eq!(world.state(&all), State::Delivered);
+
+    let mut world = World::at_rest(3);
+    let held = world.merge(with(Canary::NamedOnly, "n9"));
+    assert_eq!(world.codes(&held).last().unwrap(), "held (no-machine)");
+    world.say(Verb::Go, &held);
+    world.run(90);
+    assert_eq!(world.state(&held), State::Delivered);
+
+    let mut world = World::at_rest(3);
+    let replaced = world.merge(with(Canary::Replaced, "n9"));
+    world.run(90);
+    assert_eq!(world.state(&replaced), State::Delivered);
+    let said = &world.transitions.last().unwrap().facts;
+    assert!(
+        said.iter()
+            .any(|(key, line)| key == "Remark" && line.contains("goes first instead")),
+        "{said:?}"
+    );
+}
+
+// holds: DL-19
+#[test]
+fn after_a_long_stop_of_the_reconciler_nobody_is_absent_and_nothing_is_sent_to_all_at_once() {
+    let mut world = World::at_rest(3);
+    for state in world.snapshot.nodes.values_mut() {
+        state.connected = false;
+    }
+    world.now = super::super::after_secs(world.now, 5000);
+    world.serving_since = world.now;
+    let mut skip = tree(3, "one", &[("web", "two")]);
+    for plan in skip.plans.values_mut() {
+        plan.absent = meshplan_schemas::document::plan::Absent::Skip;
+    }
+    let commit = world.merge(skip);
+    assert_eq!(
+        world.state(&commit),
+        State::Proposed,
+        "the hosts are on their way back"
+    );
+    world.report_all();
+    world.run(12);
+    assert_eq!(world.runs(1, "web").as_deref(), Some("two"));
+    assert_eq!(
+        world.runs(2, "web").as_deref(),
+        Some("one"),
+        "the canary goes first all the same"
+    );
+}
+
+// holds: DL-4
+#[test]
+fn a_retry_orders_policy_again_too() {
+    let mut world = World::at_rest(3);
+    let mut held = tree(3, "bad", &[("web", "one")]);
+    for stage in held.plans.values_mut().flat_map(|p| &mut p.stages) {
+        stage.failed = Some(meshplan_schemas::document::plan::Trouble::Hold);
+    }
+    set(&mut world, 1, Behaviour::Fails);
+    let commit = world.merge(held);
+    world.run(20);
+    assert_eq!(world.codes(&commit).last().unwrap(), "held (stage-failed)");
+    set(&mut world, 1, Behaviour::Good);
+    world.say(Verb::Retry, &commit);
+    world.run(120);
+    assert_eq!(
+        world.state(&commit),
+        State::Delivered,
+        "{:?}",
+        world.codes(&commit)
+    );
+    assert!(world.policy(3).unwrap().contains("bad"));
+}
+
+// holds: DL-1
+#[test]
+fn a_commit_that_is_no_order_takes_nobodys_place() {
+    let mut world = World::at_rest(3);
+    let walking = world.merge(tree(3, "one", &[("web", "two")]));
+    world.run(2);
+    let waiting = world.merge(tree(3, "one", &[("web", "three")]));
+    let invalid = world.merge_tree(Tree::Invalid("fleet.toml:1:1: unknown key".into()));
+    assert_eq!(world.state(&invalid), State::Failed);
+    world.run(200);
+    assert_eq!(world.state(&walking), State::Delivered);
+    assert_eq!(world.state(&waiting), State::Delivered);
+}

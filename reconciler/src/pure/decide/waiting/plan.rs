@@ -1,0 +1,166 @@
+//! Which plan a delivery walks, and the walk at its beginning: stages with their defaults filled in (DL-3, DL-6).
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use meshplan_schemas::document::PlanDoc;
+use meshplan_schemas::document::plan::{Amount, Canary, Covers, Select, StageDoc, Trouble, Wait};
+use meshplan_schemas::ident::NodeId;
+
+use crate::pure::compose::Composed;
+use crate::pure::delivery::{Delivery, Inherited, Leg, OnTrouble, StageRun, Step, Walk};
+use crate::pure::scope::Scope;
+
+/// The plan that covers the legs: the one that names a scope of it, else the default plan.
+///
+/// Legs under several plans share the default one, so that they share their fate (DL-3, `legs = "together"`).
+pub(super) fn plan_for<'a>(tree: &'a Composed, legs: &[Leg]) -> Option<&'a PlanDoc> {
+    let of = |scope: &Scope| {
+        tree.plans.values().find(|plan| {
+            plan.covers.iter().any(|covers| match (covers, scope) {
+                (Covers::Policy, Scope::Policy)
+                | (Covers::List, Scope::List)
+                | (Covers::Gate, Scope::Gate) => true,
+                (Covers::Module(name), Scope::Module(module)) => name == module,
+                _ => false,
+            })
+        })
+    };
+    let named: Vec<Option<&PlanDoc>> = legs
+        .iter()
+        .filter(|leg| matches!(leg.scope, Scope::Policy | Scope::Module(_)))
+        .map(|leg| of(&leg.scope))
+        .collect();
+    let default = tree
+        .plans
+        .values()
+        .find(|plan| plan.covers.contains(&Covers::Everything));
+    match named.first() {
+        Some(first) if named.iter().all(|p| p == first) => first.or(default),
+        _ => default,
+    }
+}
+
+/// The walk at its beginning: the plan's stages, with defaults filled in.
+pub(super) fn new_walk(
+    tree: &Composed,
+    plan: Option<&PlanDoc>,
+    excused: BTreeSet<NodeId>,
+    inherited: Option<&Inherited>,
+) -> Walk {
+    let fleet = &tree.fleet;
+    let mut stages = plan.map_or_else(built_in_stages, |plan| plan.stages.clone());
+    let canary = plan.map_or(Canary::Replaced, |plan| plan.canary);
+    // No first stages where the plan says so, and none in a fleet of one machine (RO-1, DL-6).
+    if canary == Canary::None || tree.nodes.len() == 1 {
+        stages.drain(..stages.len().saturating_sub(1));
+    }
+    let release_watch = match fleet.config_mgmt.release_watch_secs {
+        0 => fleet
+            .config_mgmt
+            .confirm_secs
+            .saturating_mul(3)
+            .saturating_add(120),
+        secs => secs,
+    };
+    let stages = stages
+        .into_iter()
+        .enumerate()
+        .map(|(i, stage)| {
+            let within = if i == 0 {
+                fleet.config_mgmt.canary_deadline_secs
+            } else {
+                release_watch
+            };
+            let (times, every_secs, within_secs) = match (stage.wait, stage.healthy) {
+                (Wait::Sent, _) => (0, 1, within),
+                (Wait::Passed, Some(h)) => (h.times.max(1), h.every_secs.max(1), h.within_secs),
+                (Wait::Passed, None) => (1, (within / 10).clamp(1, 50), within),
+            };
+            StageRun {
+                name: stage.name,
+                line: stage.line,
+                named_only: canary == Canary::NamedOnly,
+                select: stage.select,
+                batch: stage.batch,
+                times,
+                every_secs,
+                within_secs,
+                failed: trouble(stage.failed),
+                silent: trouble(stage.silent),
+                tolerate: stage.tolerate,
+                machines: BTreeMap::new(),
+                ordered_at: None,
+            }
+        })
+        .collect();
+    Walk {
+        plan: plan.map(|p| p.name.clone()),
+        stages,
+        current: 0,
+        step: Step::Open,
+        sequence: 0,
+        epoch: 0,
+        first_epoch: inherited.map_or(0, |i| i.first_epoch),
+        revision: 0,
+        reached: inherited.map(|i| i.reached.clone()).unwrap_or_default(),
+        released: false,
+        excused,
+        lines: Vec::new(),
+        abort_cause: None,
+        outstanding: Vec::new(),
+    }
+}
+
+/// Every node is `required` until classes come (UC-1): what a stage leaves out is roll-back (DL-19).
+fn trouble(written: Option<Trouble>) -> OnTrouble {
+    match written {
+        Some(Trouble::Hold) => OnTrouble::Hold,
+        Some(Trouble::Leave) => OnTrouble::Leave,
+        Some(Trouble::RollBack) | None => OnTrouble::RollBack,
+    }
+}
+
+/// One machine, then the rest: what a fleet without a plan walks.
+fn built_in_stages() -> Vec<StageDoc> {
+    let stage = |name: &str, count, rest| StageDoc {
+        name: name.to_owned(),
+        line: 0,
+        select: Select {
+            nodes: Vec::new(),
+            roles: Vec::new(),
+            count,
+            rest,
+        },
+        healthy: None,
+        failed: None,
+        silent: None,
+        tolerate: Amount::Number(0),
+        batch: None,
+        wait: Wait::Passed,
+    };
+    vec![
+        stage("canary", Some(Amount::Number(1)), false),
+        stage("rest", None, true),
+    ]
+}
+
+/// What was decided at the gate, with the digests that it was decided on (DL-9).
+pub(super) fn gate_facts(
+    tree: &Composed,
+    delivery: &Delivery,
+    plan: Option<&PlanDoc>,
+) -> Vec<(String, String)> {
+    let by = plan.map_or("built-in", |p| p.name.as_str());
+    let mut facts = vec![("Gate".to_owned(), format!("{by} {}", tree.gate_digest))];
+    facts.extend(delivery.legs.iter().map(|leg| {
+        let machines = match leg.nodes.len() {
+            0 => String::new(),
+            n => format!(" on {n}"),
+        };
+        (
+            "Leg".to_owned(),
+            format!("{} {}{machines}", leg.scope, leg.digest),
+        )
+    }));
+    facts
+}

@@ -50,7 +50,7 @@ fn main() -> anyhow::Result<()> {
         let size = f64::from(u32::try_from(size)?);
         let (small, cost) = *first.get_or_insert((size, row.ours_cpu));
         let exponent = if size > small {
-            (row.ours_p50 / cost).ln() / (size / small).ln()
+            (row.ours_cpu / cost).ln() / (size / small).ln()
         } else {
             0.0
         };

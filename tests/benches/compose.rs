@@ -138,8 +138,7 @@ fn compose(entries: Vec<TreeEntry>) -> Result<Composed> {
             Content::TooLarge { bytes } => anyhow::bail!("a file of {bytes} bytes"),
         }
     });
-    let entries = entries.collect::<Result<Vec<_>>>();
-    let (tree, findings) = SourceTree::from_entries(entries?);
+    let (tree, findings) = SourceTree::from_entries(entries.collect::<Result<_>>()?);
     ensure!(findings.is_empty(), "{findings:?}");
     Ok(compose_tree(&tree, None, None)?)
 }

@@ -37,7 +37,7 @@ use crate::fleet_generator::generate;
 use crate::program::{Program, Said, clean, path};
 
 /// How long anything may take to come.
-const PATIENCE: Duration = Duration::from_secs(600);
+const PATIENCE: Duration = Duration::from_secs(180);
 /// How often what cannot be waited for is asked for.
 const EVERY: Duration = Duration::from_millis(2);
 /// The seed of every fleet.
@@ -76,7 +76,7 @@ impl FleetRepo {
         for (path, bytes) in generate(nodes, SEED) {
             let text = change(&path, String::from_utf8(bytes)?);
             update.upsert(path.as_str(), repo.blob(text.as_bytes())?, git2::FileMode::Blob);
-            if path.starts_with("nodes/") {
+            if path.ends_with(&last(nodes)) {
                 record = Some((path, text));
             }
         }
@@ -125,6 +125,11 @@ impl FleetRepo {
     fn notes(&self) -> Option<git2::Oid> {
         self.repo.refname_to_id(NOTES_REF).ok()
     }
+}
+
+/// The file of the node that is changed: the generator's last.
+fn last(nodes: usize) -> String {
+    format!("/n{:05}.toml", nodes.saturating_sub(1))
 }
 
 fn commit(repo: &git2::Repository, tree: git2::Oid, subject: &str) -> Result<String> {
@@ -210,7 +215,6 @@ impl Ground {
         })?;
         let config = Config::read(&made.config)?;
         let link = LinkSecret::from_bytes(&[9; 32])?;
-        let last = format!("n{:05}.toml", nodes.saturating_sub(1));
         let repo = FleetRepo::new(&folder.path().join("forge/fleet.git"), nodes, |path, text| {
             let line = |start: &str, instead: String| {
                 let lines = text.lines().map(|l| {
@@ -225,7 +229,7 @@ impl Ground {
             match path {
                 "fleet.toml" => line("key = ", format!("key = \"{}\"", made.author.key))
                     .replace("id = \"author\"", &format!("id = \"{}\"", made.author.id.0)),
-                path if path.ends_with(&last) => line(
+                path if path.ends_with(&last(nodes)) => line(
                     "transport_key = ",
                     format!("transport_key = \"{}\"", link.public()),
                 ),

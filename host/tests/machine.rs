@@ -9,6 +9,9 @@
 
 #[path = "machine/crash.rs"]
 mod crash;
+#[cfg(feature = "failpoints")]
+#[path = "machine/killed.rs"]
+mod killed;
 #[path = "machine/memory.rs"]
 mod memory;
 #[path = "machine/real.rs"]

@@ -5,18 +5,18 @@
 //! | stage | from -> to | decided in | carried out in |
 //! | --- | --- | --- | --- |
 //! | hear | webhook, poll, start-up -> inbox row, wake | [`pure::trigger`] | [`edge::webhook`], [`edge::activation`] |
-//! | fetch | remote branch -> mirror, new commits in first-parent order | [`pure::intake`] | [`edge::mirror`] |
+//! | fetch | remote branch -> mirror, new commits in first-parent order | | [`edge::repository`], [`edge::mirror`] |
 //! | read | commit -> [`pure::source_tree::SourceTree`] | | [`edge::mirror`] |
 //! | parse | tree -> documents, findings | [`pure::parse`] | |
 //! | validate | documents -> [`pure::validate::Validated`] or findings | [`pure::validate`] | |
 //! | compose | validated -> [`pure::compose::Composed`] | [`pure::compose`] | |
 //! | diff | composed against what was accepted -> legs | [`pure::diff`] | |
 //! | decide | snapshot, legs, reports, now -> [`pure::act::Act`] | [`pure::decide`] | |
-//! | sign | act -> envelopes, signed blocks | | [`edge::signer`] |
+//! | sign | act -> envelopes, signed blocks | [`pure::journal`] | [`edge::signer`] |
 //! | store | act and envelopes -> one transaction | | [`edge::store`] |
 //! | publish | stored orders -> sessions | | [`edge::mesh`] |
 //! | hear back | report -> node's row, wake | | [`edge::mesh`], [`edge::store`] |
-//! | write down | stored blocks -> `refs/notes/mesh-plan` | [`pure::note`] | [`edge::notes`], [`edge::outbox`] |
+//! | write down | stored blocks -> `refs/notes/mesh-plan` | [`pure::note`] | [`edge::note_keeper`], [`edge::notes`], [`edge::outbox`] |
 //!
 //! [`pass`] is the one place that sees every stage. A webhook, a timer, a report or a restart wakes it and tells it
 //! nothing: it gathers, decides, acts and records, and a second pass over the same world does nothing.

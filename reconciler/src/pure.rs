@@ -7,7 +7,6 @@ pub mod decide;
 pub mod delivery;
 pub mod diff;
 pub mod enrol;
-pub mod intake;
 pub mod journal;
 pub mod note;
 pub mod page;

@@ -44,6 +44,8 @@ const TIMESTAMP_VALID_SECS: u32 = 2_592_000;
 const TIMESTAMP_RENEW_SECS: i64 = 86_400;
 /// By how much wall and steady clock may part before it counts as a jump, in seconds (RO-8).
 const CLOCK_JUMP_SECS: u64 = 5;
+/// A pass that takes longer has stood still: on a mirror that a slow look holds, or on a disk.
+const LONG_PASS: std::time::Duration = std::time::Duration::from_secs(10);
 /// How soon a pass that failed is tried again, in seconds.
 const AGAIN_SECS: i64 = 5;
 
@@ -111,8 +113,8 @@ pub struct Engine {
     pub contents: Contents,
     /// When the last pass went well.
     pub last_good: Moment,
-    /// Passes have failed since.
-    pub failing: bool,
+    /// Passes have failed since, or one stood still: what hosts said meanwhile was not judged in its time.
+    pub deaf: bool,
 }
 
 /// An instant on both clocks: the one that people set, and the one that only goes on.
@@ -137,7 +139,10 @@ impl Engine {
     /// Runs one pass; says when the next is due although nothing wakes it.
     pub async fn pass(&mut self) -> Option<Timestamp> {
         self.mind_the_gap();
-        match self.try_pass().await {
+        let begun = std::time::Instant::now();
+        let result = self.try_pass().await;
+        self.deaf |= begun.elapsed() > LONG_PASS;
+        match result {
             Ok(next) => {
                 self.last_good = Moment::of(&self.clock);
                 self.health.clear("pass");
@@ -148,7 +153,7 @@ impl Engine {
                     error = &error as &dyn std::error::Error,
                     "the pass failed and is tried again"
                 );
-                self.failing = true;
+                self.deaf = true;
                 // What a look had brought may be lost with this pass; the cursor has not moved, so it is found again.
                 self.repository.look_now().say();
                 self.health
@@ -161,8 +166,8 @@ impl Engine {
         }
     }
 
-    /// After passes that failed, and after a sleep or a jump of the clock, it is as after a start: nobody is judged by
-    /// what could not be heard meanwhile (RO-8).
+    /// After passes that failed or stood still, and after a sleep or a jump of the clock, it is as after a start:
+    /// nobody is judged by what could not be heard meanwhile (RO-8).
     fn mind_the_gap(&mut self) {
         let now = Moment::of(&self.clock);
         let wall = now.wall.duration_since(self.last_good.wall).as_secs();
@@ -172,9 +177,9 @@ impl Engine {
         if jumped {
             tracing::warn!(wall, steady, "clock.jumped");
         }
-        if jumped || self.failing {
+        if jumped || self.deaf {
             self.serving_since = now.wall;
-            self.failing = false;
+            self.deaf = false;
             self.last_good = now;
         }
     }

@@ -137,7 +137,7 @@ pub async fn serve(config: &Config, stop: CancellationToken) -> anyhow::Result<(
         health: Arc::clone(&health),
         contents: Contents::default(),
         last_good: Moment::of(&clock),
-        failing: false,
+        deaf: false,
     };
     let counter = Counter {
         store: store.clone(),

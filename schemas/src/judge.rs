@@ -68,6 +68,20 @@ struct Header<'a> {
     fields: &'a [&'a str],
 }
 
+/// The header of a payload: every type has the same fields, and knows its own others.
+macro_rules! header_of {
+    ($payload:ident, $fields:expr) => {
+        Header {
+            schema: $payload.schema,
+            fleet: &$payload.fleet,
+            era: $payload.era,
+            issued_at: $payload.issued_at,
+            must_understand: &$payload.must_understand,
+            fields: $fields,
+        }
+    };
+}
+
 /// Opens an envelope: type, then a valid signature of one of `keys`, then the payload.
 fn open<P: Payload>(bytes: &[u8], keys: &[Author]) -> Result<(P, Envelope), Refusal> {
     let envelope = Envelope::read(bytes)?;
@@ -194,14 +208,7 @@ pub fn epoch(bytes: &[u8], known: &Known<'_>) -> Result<Judged<Epoch>, Vec<Refus
     let mut reasons = Vec::new();
     header(
         known,
-        &Header {
-            schema: payload.schema,
-            fleet: &payload.fleet,
-            era: payload.era,
-            issued_at: payload.issued_at,
-            must_understand: &payload.must_understand,
-            fields: EPOCH_FIELDS,
-        },
+        &header_of!(payload, EPOCH_FIELDS),
         Era::Fixed,
         &mut reasons,
     );
@@ -241,14 +248,7 @@ pub fn declaration(bytes: &[u8], known: &Known<'_>) -> Result<Judged<Declaration
     let mut reasons = Vec::new();
     header(
         known,
-        &Header {
-            schema: payload.schema,
-            fleet: &payload.fleet,
-            era: payload.era,
-            issued_at: payload.issued_at,
-            must_understand: &payload.must_understand,
-            fields: DECLARATION_FIELDS,
-        },
+        &header_of!(payload, DECLARATION_FIELDS),
         Era::Fixed,
         &mut reasons,
     );
@@ -288,14 +288,7 @@ pub fn fleet_head(bytes: &[u8], known: &Known<'_>) -> Result<Judged<FleetHead>, 
     let mut reasons = Vec::new();
     header(
         known,
-        &Header {
-            schema: payload.schema,
-            fleet: &payload.fleet,
-            era: payload.era,
-            issued_at: payload.issued_at,
-            must_understand: &payload.must_understand,
-            fields: HEAD_FIELDS,
-        },
+        &header_of!(payload, HEAD_FIELDS),
         if known.marks.revision.is_none() {
             Era::Open
         } else {
@@ -336,14 +329,7 @@ pub fn timestamp(bytes: &[u8], known: &Known<'_>) -> Result<Judged<Timestamp>, V
     let mut reasons = Vec::new();
     header(
         known,
-        &Header {
-            schema: payload.schema,
-            fleet: &payload.fleet,
-            era: payload.era,
-            issued_at: payload.issued_at,
-            must_understand: &payload.must_understand,
-            fields: TIMESTAMP_FIELDS,
-        },
+        &header_of!(payload, TIMESTAMP_FIELDS),
         Era::Fixed,
         &mut reasons,
     );

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use meshplan_schemas::declaration::ModuleContent;
 use meshplan_schemas::digest::Digest;
-use meshplan_schemas::envelope::{Payload, SignError, Signer, seal};
+use meshplan_schemas::envelope::{Envelope, Payload, SignError, Signer, seal};
 use meshplan_schemas::ident::{CommitId, NodeId};
 use meshplan_schemas::limits::SCHEMA;
 use meshplan_schemas::timestamp::Timestamp as TimestampPayload;
@@ -29,6 +29,7 @@ use crate::edge::store::orders::{OrderKind, SignedOrder};
 use crate::edge::store::{Store, StoreError};
 use crate::pure::act::{Act, Order};
 use crate::pure::decide::{Contents, DecideError, Known, Settings, Tree, decide};
+use crate::pure::freshness;
 use crate::pure::journal;
 use crate::pure::note;
 use crate::pure::scope::Scope;
@@ -40,8 +41,6 @@ const TERM: u64 = 1;
 const ROUNDS: usize = 64;
 /// How long a timestamp holds where no tree says so, in seconds (SG-9).
 const TIMESTAMP_VALID_SECS: u32 = 2_592_000;
-/// How old a timestamp grows before it is renewed, in seconds (SG-9).
-const TIMESTAMP_RENEW_SECS: i64 = 86_400;
 /// By how much wall and steady clock may part before it counts as a jump, in seconds (RO-8).
 const CLOCK_JUMP_SECS: u64 = 5;
 /// A pass that takes longer has stood still: on a mirror that a slow look holds, or on a disk.
@@ -432,17 +431,12 @@ impl Engine {
             return Ok(());
         };
         let now = self.clock.now().as_second();
-        let mut issued_at = now;
-        if let Some(last) = self.store.newest_timestamp().await?
-            && let Ok(envelope) = meshplan_schemas::envelope::Envelope::read(last.envelope.as_bytes())
-            && let Ok(last) = serde_json::from_slice::<TimestampPayload>(&envelope.payload)
-        {
-            if last.head == head.digest && now - last.issued_at < TIMESTAMP_RENEW_SECS {
-                return Ok(());
-            }
-            // Two heads in one second, or a clock that was set back: still a newer number.
-            issued_at = now.max(last.issued_at + 1);
-        }
+        let last = self.store.newest_timestamp().await?;
+        let last = last.and_then(|t| Envelope::read(t.envelope.as_bytes()).ok());
+        let last: Option<TimestampPayload> = last.and_then(|e| serde_json::from_slice(&e.payload).ok());
+        let Some(issued_at) = freshness::next_issue(last.as_ref(), head.digest, now) else {
+            return Ok(());
+        };
         let valid_secs = self
             .health
             .roster()

@@ -7,6 +7,7 @@ pub mod decide;
 pub mod delivery;
 pub mod diff;
 pub mod enrol;
+pub mod freshness;
 pub mod journal;
 pub mod note;
 pub mod page;

@@ -53,6 +53,23 @@ pub struct ConfigMgmt {
     pub archives_kept: u32,
 }
 
+impl ConfigMgmt {
+    /// For how long a release is watched, in seconds: as written, else three confirm windows and two minutes (RO-4).
+    #[must_use]
+    pub fn watch_secs(&self) -> u32 {
+        match self.release_watch_secs {
+            0 => Self::return_secs(self.confirm_secs),
+            written => written,
+        }
+    }
+
+    /// For how long a roll-back is waited for, in seconds: three confirm windows and two minutes (DL-2).
+    #[must_use]
+    pub fn return_secs(confirm_secs: u32) -> u32 {
+        confirm_secs.saturating_mul(3).saturating_add(120)
+    }
+}
+
 /// `[rotation]`, with its defaults.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RotationDefaults {

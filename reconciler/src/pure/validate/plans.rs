@@ -234,14 +234,7 @@ fn check_policy_stages(
 
 /// The plan with what `[config_mgmt]` fills in.
 fn resolved(name: &PlanName, source: &Source, file: &PlanFile, fleet: &FleetDoc) -> PlanDoc {
-    let later = match fleet.config_mgmt.release_watch_secs {
-        0 => fleet
-            .config_mgmt
-            .confirm_secs
-            .saturating_mul(3)
-            .saturating_add(120),
-        given => given,
-    };
+    let later = fleet.config_mgmt.watch_secs();
     let stage = |(at, At { value: stage, .. }): (usize, &At<StageFile>)| StageDoc {
         name: stage.name.value.to_string(),
         line: source.error(stage.name.span.clone(), "").line,

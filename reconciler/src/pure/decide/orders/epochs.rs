@@ -28,7 +28,8 @@ pub(super) fn release(
     } else {
         standing_before(draft, delivery)
     };
-    let watch = (phase == Phase::Release).then(|| draft.now().as_second() + i64::from(watch_secs(tree)));
+    let watch = (phase == Phase::Release)
+        .then(|| draft.now().as_second() + i64::from(tree.fleet.config_mgmt.watch_secs()));
     let epoch = Epoch {
         schema: SCHEMA,
         fleet: draft.known.settings.fleet.clone(),
@@ -55,18 +56,6 @@ pub(super) fn release(
         commit: delivery.commit.clone(),
     };
     sign_epoch(draft, delivery, epoch, tree.policy_digest, in_force)
-}
-
-fn watch_secs(tree: &Composed) -> u32 {
-    match tree.fleet.config_mgmt.release_watch_secs {
-        0 => tree
-            .fleet
-            .config_mgmt
-            .confirm_secs
-            .saturating_mul(3)
-            .saturating_add(120),
-        secs => secs,
-    }
 }
 
 fn in_force_entry(epoch: &StandingEpoch) -> InForce {

@@ -4,13 +4,9 @@ use meshplan_schemas::epoch::Targeting;
 use meshplan_schemas::lifecycle::delivery::State;
 
 use super::host::Behaviour;
-use super::world::{World, node, tree};
+use super::world::{World, node, set, tree};
 use crate::pure::decide::Tree;
 use crate::pure::snapshot::Verb;
-
-fn set(world: &mut World, n: u128, behaviour: Behaviour) {
-    world.hosts.get_mut(&node(n)).unwrap().behaviour = behaviour;
-}
 
 // holds: DL-4
 #[test]

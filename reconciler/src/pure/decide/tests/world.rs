@@ -43,6 +43,11 @@ pub(super) struct World {
     commits: u32,
 }
 
+/// From now on a host does as told here.
+pub(super) fn set(world: &mut World, n: u128, behaviour: Behaviour) {
+    world.hosts.get_mut(&node(n)).unwrap().behaviour = behaviour;
+}
+
 pub(super) fn node(n: u128) -> NodeId {
     NodeId(uuid::Uuid::from_u128(n))
 }

@@ -54,14 +54,7 @@ pub(super) fn new_walk(
     if canary == Canary::None || tree.nodes.len() == 1 {
         stages.drain(..stages.len().saturating_sub(1));
     }
-    let release_watch = match fleet.config_mgmt.release_watch_secs {
-        0 => fleet
-            .config_mgmt
-            .confirm_secs
-            .saturating_mul(3)
-            .saturating_add(120),
-        secs => secs,
-    };
+    let release_watch = fleet.config_mgmt.watch_secs();
     let stages = stages
         .into_iter()
         .enumerate()

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use meshplan_schemas::document::fleet::ConfigMgmt;
 use meshplan_schemas::lifecycle::delivery::{Code, State};
 
 use super::{RECONCILER, story};
@@ -24,7 +25,7 @@ pub(in crate::pure::decide) fn roll_back(
     let confirm = draft
         .tree(&delivery.commit)
         .map_or(60, |t| t.fleet.config_mgmt.confirm_secs);
-    let deadline = after_secs(draft.now(), confirm.saturating_mul(3).saturating_add(120));
+    let deadline = after_secs(draft.now(), ConfigMgmt::return_secs(confirm));
     if let Some(walk) = delivery.walk.as_mut() {
         walk.step = Step::Returning { deadline };
         let sequence = walk

@@ -21,5 +21,6 @@ pub mod repository;
 pub mod signer;
 pub mod status_page;
 pub mod store;
+pub mod tree_reader;
 pub mod webhook;
 pub mod worktree;

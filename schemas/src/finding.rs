@@ -139,7 +139,7 @@ impl fmt::Display for Finding {
 /// The text of a file of the tree, so that a place in it can be shown. A byte-order mark is no part of the text.
 #[derive(Debug, Clone)]
 pub struct Source {
-    file: String,
+    file: Arc<str>,
     bytes: Arc<[u8]>,
 }
 
@@ -156,7 +156,7 @@ impl Source {
     pub fn new(file: &str, bytes: Arc<[u8]>) -> Result<Self, Finding> {
         match std::str::from_utf8(&bytes) {
             Ok(_) => Ok(Self {
-                file: file.to_owned(),
+                file: file.into(),
                 bytes,
             }),
             Err(_) if bytes.starts_with(&[0xff, 0xfe]) || bytes.starts_with(&[0xfe, 0xff]) => {
@@ -177,7 +177,7 @@ impl Source {
     #[must_use]
     pub fn empty(file: &str) -> Self {
         Self {
-            file: file.to_owned(),
+            file: file.into(),
             bytes: Arc::from(&b""[..]),
         }
     }

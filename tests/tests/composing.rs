@@ -36,7 +36,7 @@ fn digests(composed: &Composed) -> BTreeMap<(NodeName, ModuleName), Digest> {
             .map(|(m, (digest, _))| ((n.name.clone(), m.clone()), *digest))
             .collect()
     };
-    composed.nodes.values().flat_map(of_node).collect()
+    composed.nodes.values().flat_map(|n| of_node(n)).collect()
 }
 
 /// What differs, as (node, module).

@@ -200,7 +200,9 @@ impl Admissions {
             let of = |leaf: &&meshplan_schemas::fleet_list::Leaf| {
                 leaf.transport_key == request.transport_key || leaf.signing_key == request.signing_key
             };
-            tree.leaves.iter().find(of).map(|leaf| leaf.name.clone())
+            (tree.leaves.values().map(|listed| &listed.leaf))
+                .find(of)
+                .map(|leaf| leaf.name.clone())
         });
         match check(
             request,

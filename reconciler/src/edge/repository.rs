@@ -7,7 +7,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use jiff::{SignedDuration, Timestamp};
-use meshplan_schemas::finding::Finding;
 use meshplan_schemas::ident::{CommitId, FleetName};
 
 use tokio::sync::oneshot;
@@ -15,12 +14,12 @@ use tokio::sync::oneshot::error::TryRecvError;
 
 use super::activation::Waker;
 use super::health::Health;
-use super::mirror::{self, FetchError, Mirror, MirrorError};
+use super::mirror::{FetchError, Mirror, MirrorError};
 use super::store::act::Cursor;
 use super::store::{Store, StoreError};
-use crate::pure::compose::{TreeError, compose_tree};
+use super::tree_reader::TreeReader;
+use crate::pure::compose::Expected;
 use crate::pure::decide::{NewCommit, Tree};
-use crate::pure::source_tree::{EntryKind, SourceTree, shown_path};
 
 /// After a look that failed the next one comes after so many seconds, or the poll interval when that is less.
 const RETRY_SECS: i64 = 5;
@@ -69,9 +68,9 @@ pub struct Repository {
     mirror: Arc<Mutex<Mirror>>,
     name: String,
     branch: String,
-    fleet: FleetName,
     poll: SignedDuration,
     next_look: Option<Timestamp>,
+    reader: Arc<Mutex<TreeReader>>,
     trees: BTreeMap<CommitId, Tree>,
     notes: Waker,
     wake: Waker,
@@ -129,9 +128,12 @@ impl Repository {
             mirror,
             name: name.to_owned(),
             branch: branch.to_owned(),
-            fleet: fleet.clone(),
             poll: SignedDuration::from_secs(i64::from(poll_secs.max(1))),
             next_look: None,
+            reader: Arc::new(Mutex::new(TreeReader::new(Expected {
+                fleet: Some(fleet.clone()),
+                branch: Some(branch.to_owned()),
+            }))),
             trees: BTreeMap::new(),
             notes,
             wake,
@@ -305,15 +307,16 @@ impl Repository {
         if let Some(tree) = self.trees.get(commit) {
             return Some(tree.clone());
         }
-        let mirror = Arc::clone(&self.mirror);
-        let (wanted, fleet, branch) = (commit.clone(), self.fleet.clone(), self.branch.clone());
+        let (mirror, reader) = (Arc::clone(&self.mirror), Arc::clone(&self.reader));
+        let wanted = commit.clone();
         let read = tokio::task::spawn_blocking(move || {
+            let mut reader = reader.lock().unwrap_or_else(PoisonError::into_inner);
             let mut mirror = mirror.lock().unwrap_or_else(PoisonError::into_inner);
-            let entries = mirror.read_tree(&wanted)?;
+            let entries = reader.read(&mut mirror, &wanted)?;
             // The commit is an order from here on: no garbage collection may take it.
             mirror.keep(&wanted)?;
             drop(mirror);
-            Ok::<_, MirrorError>(composed(entries, &fleet, &branch))
+            Ok::<_, MirrorError>(reader.compose(&wanted, entries))
         })
         .await;
         match read {
@@ -388,53 +391,4 @@ fn journal_blocks(mirror: &Mirror) -> usize {
         .values()
         .map(|text| crate::pure::note::blocks(text).len())
         .sum()
-}
-
-fn composed(entries: Vec<mirror::TreeEntry>, fleet: &FleetName, branch: &str) -> Tree {
-    let mut findings = Vec::new();
-    let entries = entries.into_iter().map(|e| entry(e, &mut findings)).collect();
-    let (tree, of_paths) = SourceTree::from_entries(entries);
-    findings.extend(of_paths);
-    match compose_tree(&tree, Some(fleet), Some(branch)) {
-        Ok(composed) if findings.is_empty() => Tree::Composed(Arc::new(composed)),
-        Ok(_) => Tree::Invalid(said(&findings)),
-        Err(TreeError::NoFleet(why)) => Tree::Gone(why),
-        Err(TreeError::Findings(more)) => {
-            findings.extend(more);
-            findings.sort();
-            Tree::Invalid(said(&findings))
-        }
-    }
-}
-
-/// A mirror's entry as the pure tree takes it. What is too large was not loaded; it is said, and stands as nothing.
-fn entry(entry: mirror::TreeEntry, findings: &mut Vec<Finding>) -> (Vec<u8>, EntryKind, Arc<[u8]>) {
-    let kind = match entry.kind {
-        mirror::EntryKind::Blob { .. } => EntryKind::Blob,
-        mirror::EntryKind::Symlink => EntryKind::Symlink,
-        mirror::EntryKind::Submodule => EntryKind::Submodule,
-    };
-    let bytes = match entry.content {
-        mirror::Content::Bytes(bytes) => bytes,
-        mirror::Content::TooLarge { bytes } => {
-            let message = format!("this file has {bytes} bytes, more than is read of one");
-            findings.push(Finding::of_file(&shown_path(&entry.path), message));
-            Arc::from([])
-        }
-    };
-    (entry.path, kind, bytes)
-}
-
-/// Findings as one sentence for the transition; the first few whole, the rest counted.
-fn said(findings: &[Finding]) -> String {
-    const SHOWN: usize = 5;
-    let errors: Vec<_> = findings.iter().filter(|f| f.is_error()).collect();
-    let mut text: Vec<String> = errors.iter().take(SHOWN).map(ToString::to_string).collect();
-    if errors.len() > SHOWN {
-        text.push(format!(
-            "and {} more; `meshplan check` shows all",
-            errors.len() - SHOWN
-        ));
-    }
-    text.join("; ")
 }

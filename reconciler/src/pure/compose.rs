@@ -1,6 +1,7 @@
 //! Composes a validated tree: policy, fleet list, the content of each module on each node.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use meshplan_schemas::declaration::{LeftOut, ModuleContent};
 use meshplan_schemas::digest::Digest;
@@ -8,17 +9,23 @@ use meshplan_schemas::document::{FleetDoc, PlanDoc};
 use meshplan_schemas::finding::Finding;
 use meshplan_schemas::fleet_list::{Leaf, UpdateClass};
 use meshplan_schemas::ident::{FleetName, ModuleName, NodeId, NodeName, PlanName, RoleName};
+use meshplan_schemas::merkle;
 
-use super::parse::parse;
+use super::by_node::ByNode;
+use super::parse::ReadRecords;
 use super::source_tree::SourceTree;
-use super::template::Shared;
-use super::validate::{Record, Validated, validate};
+use super::validate::Record;
 
+mod composer;
 mod content;
+mod contents;
 mod lists;
 
+use composer::Good;
+pub use composer::{Composer, Expected};
+
 /// Everything that a commit asks for, composed and with digests, unsigned.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Composed {
     /// fleet.toml.
     pub fleet: FleetDoc,
@@ -27,9 +34,9 @@ pub struct Composed {
     /// The digest of that text.
     pub policy_digest: Digest,
     /// Every record that is not revoked, by its uuid.
-    pub nodes: BTreeMap<NodeId, ComposedNode>,
+    pub nodes: ByNode<Arc<ComposedNode>>,
     /// The leaves of the fleet list, sorted by uuid: the records with keys, not revoked.
-    pub leaves: Vec<Leaf>,
+    pub leaves: ByNode<Arc<Listed>>,
     /// Digests of the uuids and keys of revoked records, sorted (SG-3).
     pub revoked: Vec<Digest>,
     /// The digest of all that enters the signed list.
@@ -44,8 +51,20 @@ pub struct Composed {
     pub warnings: Vec<Finding>,
 }
 
+/// A leaf of the fleet list with its hash (SG-3).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Listed {
+    /// The leaf.
+    pub leaf: Leaf,
+    /// Its hash in the list's tree.
+    pub hash: merkle::Hash,
+}
+
+/// The content of a module on a node, with its digest; nodes with the same settings share it.
+pub type Made = (Digest, Arc<ModuleContent>);
+
 /// One node, composed.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct ComposedNode {
     /// Its uuid.
     pub id: NodeId,
@@ -54,7 +73,7 @@ pub struct ComposedNode {
     /// Its roles in the record's order.
     pub roles: Vec<RoleName>,
     /// Its modules with the digest of the content.
-    pub modules: BTreeMap<ModuleName, (Digest, ModuleContent)>,
+    pub modules: BTreeMap<ModuleName, Made>,
     /// What could not be composed (FR-8).
     pub left_out: Vec<LeftOut>,
     /// HR-8.
@@ -96,7 +115,7 @@ fn first(findings: &[Finding]) -> String {
 }
 
 /// The whole way from a tree to what it asks for. `expected_*` is what the reconciler's own configuration says; a
-/// tree that says otherwise is refused (DL-1).
+/// tree that says otherwise is refused (DL-1). Who composes one tree after another has a [`Composer`].
 ///
 /// A tree with fleet.toml and no nodes composes, with a warning: whether that empties a fleet that had nodes before
 /// is for the caller to see (FR-12).
@@ -108,95 +127,15 @@ pub fn compose_tree(
     expected_fleet: Option<&FleetName>,
     expected_branch: Option<&str>,
 ) -> Result<Composed, TreeError> {
-    if tree.get("fleet.toml").is_none() {
-        return Err(TreeError::NoFleet(
-            "the tree has no fleet.toml: this is no fleet's repository".to_owned(),
-        ));
-    }
-    let (documents, mut findings) = parse(tree);
-    if let Some(document) = &documents.fleet
-        && let Some(file) = &document.read
-    {
-        let (fleet, branch) = (&file.fleet, &file.branch);
-        if let Some(expected) = expected_fleet.filter(|expected| **expected != fleet.value) {
-            let message = format!(
-                "this tree is the fleet `{}`, this reconciler serves `{expected}`",
-                fleet.value
-            );
-            findings.push(document.source.error(fleet.span.clone(), message));
-        }
-        if let Some(expected) = expected_branch.filter(|expected| **expected != *branch.value) {
-            let message = format!(
-                "this tree names the branch `{}`, this reconciler follows `{expected}`",
-                branch.value
-            );
-            findings.push(document.source.error(branch.span.clone(), message));
-        }
-    }
-    let refused = findings.iter().any(Finding::is_error);
-    let composed = validate(documents).and_then(|validated| {
-        if refused {
-            Err(validated.warnings().to_vec())
-        } else {
-            compose(&validated)
-        }
-    });
-    match composed {
-        Ok(mut composed) => {
-            composed.warnings.append(&mut findings);
-            composed.warnings.sort();
-            Ok(composed)
-        }
-        Err(more) => {
-            findings.extend(more);
-            findings.sort();
-            findings.dedup();
-            Err(TreeError::Findings(findings))
-        }
-    }
-}
-
-/// Composes a validated tree.
-///
-/// # Errors
-/// What only rendering can find, sorted by file and line.
-pub fn compose(validated: &Validated) -> Result<Composed, Vec<Finding>> {
-    let mut contents = content::Contents::of(validated)?;
-    let shared = Shared::of(validated);
-    let mut nodes = BTreeMap::new();
-    for record in validated.nodes() {
-        nodes.insert(
-            record.file.id.value,
-            node(record, contents.of_node(record, &shared)),
-        );
-    }
-    let mut warnings = validated.warnings().to_vec();
-    contents.finish(&mut warnings)?;
-    warnings.sort();
-    let leaves = lists::leaves(validated);
-    let policy = validated.policy().text();
-    let told = |e: serde_json::Error| {
-        vec![Finding::of_file(
-            "",
-            format!("the tree cannot be written as JSON: {e}"),
-        )]
+    let expected = Expected {
+        fleet: expected_fleet.cloned(),
+        branch: expected_branch.map(str::to_owned),
     };
-    Ok(Composed {
-        fleet: validated.fleet().clone(),
-        policy_digest: Digest::of(policy.as_bytes()),
-        policy,
-        nodes,
-        list_digest: lists::list_digest(validated, &leaves).map_err(told)?,
-        leaves,
-        revoked: validated.revoked().to_vec(),
-        gate_digest: lists::gate_digest(validated).map_err(told)?,
-        sources: contents.sources().map_err(told)?,
-        plans: validated.plans().clone(),
-        warnings,
-    })
+    let (_, composed) = Good::of(tree, &expected, &mut ReadRecords::default(), None)?;
+    Ok(Arc::unwrap_or_clone(composed))
 }
 
-fn node(record: &Record, modules: BTreeMap<ModuleName, (Digest, ModuleContent)>) -> ComposedNode {
+fn node(record: &Record, modules: BTreeMap<ModuleName, Made>) -> ComposedNode {
     let file = &record.file;
     ComposedNode {
         id: file.id.value,

@@ -1,6 +1,7 @@
 //! Finds the documents in a tree and reads each by itself (FR-1, FR-3).
 //!
-//! A document that cannot be read keeps its name, so that what refers to it is not called wrong as well.
+//! A document that cannot be read keeps its name, so that what refers to it is not called wrong as well. A record that
+//! has not changed is read once: a fleet has thousands, and a commit changes few.
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -14,6 +15,11 @@ use meshplan_schemas::ident::{ModuleName, NodeName, PlanName, RoleName};
 use meshplan_schemas::limits::{BUNDLE_BYTES, DOCUMENT_BYTES};
 
 use super::source_tree::{Entry, EntryKind, SourceTree, shown_path};
+
+mod records;
+
+pub use records::ReadRecords;
+pub(super) use records::is_record;
 
 /// A document with its text; none where it could not be read.
 #[derive(Debug, Clone)]
@@ -32,7 +38,7 @@ pub struct NodeDocument {
     /// Whether it stood in `nodes/revoked/`.
     pub in_revoked: bool,
     /// The record.
-    pub document: Document<NodeFile>,
+    pub document: Document<Arc<NodeFile>>,
 }
 
 /// A module's document and the files beside it.
@@ -50,7 +56,7 @@ pub struct Documents {
     /// `fleet.toml`.
     pub fleet: Option<Document<FleetFile>>,
     /// Records, in the order of their paths.
-    pub nodes: Vec<NodeDocument>,
+    pub nodes: Vec<Arc<NodeDocument>>,
     /// `policy/base.toml`.
     pub base: Option<Document<PolicyFile>>,
     /// `policy/roles/<role>.toml`.
@@ -68,12 +74,19 @@ const FOLDERS: [&str; 6] = ["nodes", "policy", "modules", "plans", "checks", "se
 /// What a git-lfs pointer begins with (git-lfs specification, "The Pointer").
 const LFS_POINTER: &[u8] = b"version https://git-lfs.github.com/spec/";
 
-/// Reads every document of a tree. The findings are sorted by file and line.
+/// Reads every document of a tree; records that `known` has are not read again. The findings are sorted by file and line.
 #[must_use]
-pub fn parse(tree: &SourceTree) -> (Documents, Vec<Finding>) {
+pub fn parse(tree: &SourceTree, known: &mut ReadRecords) -> (Documents, Vec<Finding>) {
     let mut reading = Reading::default();
+    let mut records = known.of_tree(tree);
     for (path, entry) in tree.iter() {
-        reading.entry(path, entry);
+        match records.next_if(path) {
+            Some(record) => {
+                reading.documents.nodes.extend(record.document.clone());
+                reading.findings.extend(record.findings.iter().cloned());
+            }
+            None => reading.entry(path, entry),
+        }
     }
     reading.module_folders();
     let Reading {
@@ -130,11 +143,16 @@ impl Reading {
             ["nodes", between @ .., file] if toml(file) => {
                 if let Some((name, document)) = self.named(path, file, bytes) {
                     let in_revoked = between.first() == Some(&"revoked");
-                    self.documents.nodes.push(NodeDocument {
+                    let Document { source, read } = document;
+                    let read: Option<NodeFile> = read;
+                    self.documents.nodes.push(Arc::new(NodeDocument {
                         name,
                         in_revoked,
-                        document,
-                    });
+                        document: Document {
+                            source,
+                            read: read.map(Arc::new),
+                        },
+                    }));
                 }
             }
             ["modules", module, rest @ ..] if !rest.is_empty() => {

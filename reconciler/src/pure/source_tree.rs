@@ -83,6 +83,13 @@ impl SourceTree {
         self.entries.get(path)
     }
 
+    /// Gives the file at a path other bytes; nothing where there is none.
+    pub fn replace(&mut self, path: &str, bytes: Arc<[u8]>) {
+        if let Some(entry) = self.entries.get_mut(path) {
+            entry.bytes = bytes;
+        }
+    }
+
     /// All entries, in the order of their paths.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &Entry)> {
         self.entries.iter().map(|(path, entry)| (path.as_str(), entry))

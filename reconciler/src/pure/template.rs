@@ -48,11 +48,24 @@ pub struct Budget {
     left: usize,
 }
 
-impl Default for Budget {
-    fn default() -> Self {
+impl Budget {
+    /// The budget of a tree whose other templates have put out so many bytes.
+    #[must_use]
+    pub fn after(bytes: usize) -> Self {
         Self {
-            left: TEMPLATE_TREE_BYTES,
+            left: TEMPLATE_TREE_BYTES.saturating_sub(bytes),
         }
+    }
+
+    /// Takes so many bytes out of it.
+    pub fn spend(&mut self, bytes: usize) {
+        self.left = self.left.saturating_sub(bytes);
+    }
+
+    /// How many bytes are left.
+    #[must_use]
+    pub fn left(&self) -> usize {
+        self.left
     }
 }
 
@@ -141,7 +154,7 @@ impl Templates {
             }
             return Err(why);
         }
-        budget.left = budget.left.saturating_sub(out.bytes.len());
+        budget.spend(out.bytes.len());
         Ok(out.bytes)
     }
 
@@ -263,16 +276,19 @@ pub struct Shared {
 }
 
 impl Shared {
-    /// Takes it from a tree.
+    /// Takes it from a tree. `nodes` are made only where a template reads them: there may be ten thousand.
     #[must_use]
-    pub fn of(validated: &Validated) -> Self {
+    pub fn of(validated: &Validated, reads_nodes: bool) -> Self {
         let name = validated.fleet().fleet.as_str();
         Self {
             fleet: Value::from_pairs([
                 ("name", Value::from(name)),
                 ("vars", vars(validated.fleet_vars())),
             ]),
-            nodes: validated.nodes().iter().map(node).collect(),
+            nodes: (validated.nodes().iter())
+                .filter(|_| reads_nodes)
+                .map(node)
+                .collect(),
         }
     }
 

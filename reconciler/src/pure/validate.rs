@@ -13,6 +13,7 @@ use meshplan_schemas::policy::FleetPolicy;
 
 use super::parse::Documents;
 
+mod alone;
 mod fleet;
 mod modules;
 mod nodes;
@@ -26,6 +27,7 @@ pub struct Validated {
     fleet: FleetDoc,
     fleet_vars: Vars,
     nodes: Vec<Record>,
+    identities: nodes::Identities,
     revoked: Vec<Digest>,
     policy: FleetPolicy,
     modules: BTreeMap<ModuleName, Module>,
@@ -39,11 +41,11 @@ pub struct Record {
     /// Its name.
     pub name: NodeName,
     /// Its record.
-    pub file: NodeFile,
+    pub file: Arc<NodeFile>,
     /// Where the record stands.
     pub source: Source,
     /// All its modules: those of the record and those that its roles bring, by name.
-    pub modules: BTreeSet<ModuleName>,
+    pub modules: Arc<BTreeSet<ModuleName>>,
 }
 
 /// A module and the files of its folder.
@@ -110,7 +112,7 @@ pub fn validate(documents: Documents) -> Result<Validated, Vec<Finding>> {
     let names = Names::of(&documents);
     let fleet = fleet::check(&documents, &mut findings);
     let memberships = nodes::memberships(&documents);
-    nodes::check(&documents, &names, &mut findings);
+    let identities = nodes::check(&documents, &names, &mut findings);
     modules::check(&documents, &names, &mut findings);
     modules::check_targets(&documents, &memberships, &mut findings);
     settings::check(&documents, &memberships, &mut findings);
@@ -133,13 +135,11 @@ pub fn validate(documents: Documents) -> Result<Validated, Vec<Finding>> {
     let revoked = nodes::revoked(&documents.nodes);
     let mut nodes: Vec<Record> = (documents.nodes.into_iter().zip(memberships))
         .filter_map(|(node, modules)| {
+            let read = node.document.read.as_ref();
             Some(Record {
-                name: node.name,
-                file: node
-                    .document
-                    .read
-                    .filter(|file| !node.in_revoked && !file.revoked)?,
-                source: node.document.source,
+                name: node.name.clone(),
+                file: Arc::clone(read.filter(|file| !node.in_revoked && !file.revoked)?),
+                source: node.document.source.clone(),
                 modules,
             })
         })
@@ -160,6 +160,7 @@ pub fn validate(documents: Documents) -> Result<Validated, Vec<Finding>> {
         fleet,
         fleet_vars,
         nodes,
+        identities,
         revoked,
         policy,
         modules,

@@ -19,6 +19,8 @@ struct Limits {
     depth: usize,
     /// Bytes of all files together that are kept in memory.
     bytes: u64,
+    /// Bytes of changed files up to which a tree is worth comparing with another.
+    changed_bytes: u64,
     /// Files up to this size are remembered for the next tree.
     remembered_bytes: usize,
 }
@@ -27,6 +29,7 @@ const LIMITS: Limits = Limits {
     entries: 500_000,
     depth: 64,
     bytes: 1 << 30,
+    changed_bytes: 1 << 24,
     remembered_bytes: 64 * 1024,
 };
 
@@ -76,6 +79,8 @@ pub(super) struct Blobs(HashMap<Oid, Arc<[u8]>>);
 enum Stop {
     Git(git2::Error),
     Bound(String),
+    /// Two trees differ in more than the bytes of files.
+    Apart,
 }
 
 impl From<git2::Error> for Stop {
@@ -110,24 +115,77 @@ impl Mirror {
         drop(reader);
         match walked {
             Ok(()) => {
-                let small = |entry: &TreeEntry| match &entry.content {
-                    Content::Bytes(bytes) if bytes.len() <= LIMITS.remembered_bytes => {
-                        Some((entry.id, Arc::clone(bytes)))
-                    }
-                    _ => None,
-                };
-                self.blobs = Blobs(entries.iter().filter_map(small).collect());
+                self.blobs = Blobs(entries.iter().filter_map(TreeEntry::remembered).collect());
                 Ok(entries)
             }
-            Err(Stop::Bound(why)) => Err(MirrorError::Tree {
-                commit: commit.clone(),
-                why,
-            }),
-            Err(Stop::Git(e)) => {
+            Err(stop) => Err(self.stopped(commit, &stop)),
+        }
+    }
+
+    /// The files that have other bytes in the one commit than in the other, found by comparing the ids of folders; none
+    /// where the trees differ in more than that (a path, or what kind it is), or in too much to be worth it.
+    ///
+    /// # Errors
+    /// As [`Mirror::read_tree`].
+    pub fn read_changes(
+        &mut self,
+        from: &CommitId,
+        to: &CommitId,
+    ) -> Result<Option<Vec<TreeEntry>>, MirrorError> {
+        let ids = (self.find(from)?, self.find(to)?);
+        let odb = self.repo.odb().map_err(|e| self.damaged(&e))?;
+        let mut reader = Reader {
+            repo: &self.repo,
+            odb,
+            known: std::mem::take(&mut self.blobs),
+            entries: Vec::new(),
+            bytes: 0,
+        };
+        let tree_of = |id| self.repo.find_commit(id).and_then(|commit| commit.tree());
+        let walked = (tree_of(ids.0).and_then(|from| Ok((from, tree_of(ids.1)?))))
+            .map_err(Stop::from)
+            .and_then(|(from, to)| reader.compare(&from, &to, &mut Vec::new(), 0));
+        let Reader { entries, known, .. } = reader;
+        self.blobs = known;
+        match walked {
+            Ok(()) => {
+                self.blobs
+                    .0
+                    .extend(entries.iter().filter_map(TreeEntry::remembered));
+                Ok(Some(entries))
+            }
+            Err(Stop::Apart) => Ok(None),
+            Err(stop) => Err(self.stopped(to, &stop)),
+        }
+    }
+
+    fn stopped(&self, commit: &CommitId, stop: &Stop) -> MirrorError {
+        match stop {
+            Stop::Git(e) => {
                 self.guard
                     .report(&format!("the tree of {commit}: {}", e.message()));
-                Err(self.damaged(&e))
+                self.damaged(e)
             }
+            Stop::Bound(why) => MirrorError::Tree {
+                commit: commit.clone(),
+                why: why.clone(),
+            },
+            Stop::Apart => MirrorError::Tree {
+                commit: commit.clone(),
+                why: "it is not compared".to_owned(),
+            },
+        }
+    }
+}
+
+impl TreeEntry {
+    /// Its bytes, when they are few enough to be remembered for the next tree.
+    fn remembered(&self) -> Option<(Oid, Arc<[u8]>)> {
+        match &self.content {
+            Content::Bytes(bytes) if bytes.len() <= LIMITS.remembered_bytes => {
+                Some((self.id, Arc::clone(bytes)))
+            }
+            _ => None,
         }
     }
 }
@@ -167,6 +225,53 @@ impl Reader<'_> {
                     kind,
                     content,
                     id,
+                });
+            }
+            folder.truncate(length);
+        }
+        Ok(())
+    }
+
+    /// Reads the files below that have other bytes; [`Stop::Apart`] where anything else differs.
+    fn compare(
+        &mut self,
+        from: &Tree<'_>,
+        to: &Tree<'_>,
+        folder: &mut Vec<u8>,
+        depth: usize,
+    ) -> Result<(), Stop> {
+        if from.id() == to.id() {
+            return Ok(());
+        }
+        if from.len() != to.len() || depth > LIMITS.depth {
+            return Err(Stop::Apart);
+        }
+        for (old, new) in from.iter().zip(to.iter()) {
+            if old.name_bytes() != new.name_bytes() || old.filemode() != new.filemode() {
+                return Err(Stop::Apart);
+            }
+            if old.id() == new.id() {
+                continue;
+            }
+            let length = folder.len();
+            folder.extend_from_slice(new.name_bytes());
+            let mode = new.filemode();
+            if mode == 0o040_000 {
+                folder.push(b'/');
+                let below = (self.repo.find_tree(old.id())?, self.repo.find_tree(new.id())?);
+                self.compare(&below.0, &below.1, folder, depth + 1)?;
+            } else {
+                let (kind, content) = self.leaf(new.id(), mode, folder)?;
+                if !matches!((kind, &content), (EntryKind::Blob { .. }, Content::Bytes(_)))
+                    || self.bytes > LIMITS.changed_bytes
+                {
+                    return Err(Stop::Apart);
+                }
+                self.entries.push(TreeEntry {
+                    path: folder.clone(),
+                    kind,
+                    content,
+                    id: new.id(),
                 });
             }
             folder.truncate(length);

@@ -1,34 +1,46 @@
 //! The leaves of the fleet list, and the digests of the scopes `list` and `gate` (DL-3).
 
+use std::sync::Arc;
+
 use meshplan_schemas::digest::Digest;
 use meshplan_schemas::fleet_list::{Leaf, ListSettings};
+use meshplan_schemas::merkle;
 use serde_json::json;
 
-use crate::pure::validate::Validated;
+use super::Listed;
+use crate::pure::by_node::ByNode;
+use crate::pure::validate::{Record, Validated};
 
 /// The records with keys, sorted by uuid.
-pub(super) fn leaves(validated: &Validated) -> Vec<Leaf> {
-    let mut leaves: Vec<Leaf> = (validated.nodes().iter())
-        .filter_map(|record| {
-            let file = &record.file;
-            Some(Leaf {
-                id: file.id.value,
-                name: record.name.clone(),
-                transport_key: file.transport_key.as_ref()?.value,
-                signing_key: file.signing_key.as_ref()?.value,
-                next_transport_key: file.next_transport_key.as_ref().map(|k| k.value),
-                next_signing_key: file.next_signing_key.as_ref().map(|k| k.value),
-                rotations: Vec::new(),
-                address: file.address.as_ref().map(|a| a.value.clone()),
-                lifeline: file.lifeline,
-                valid_to: file.valid_to.0,
-                update_class: file.update_class,
-                pinned: file.pinned.value,
-            })
-        })
-        .collect();
-    leaves.sort_by_key(|leaf| leaf.id);
-    leaves
+pub(super) fn leaves(validated: &Validated) -> Result<ByNode<Arc<Listed>>, serde_json::Error> {
+    (validated.nodes().iter())
+        .filter_map(|record| Some((record.file.id.value, listed(record).transpose()?)))
+        .map(|(id, listed)| Ok((id, Arc::new(listed?))))
+        .collect()
+}
+
+/// The leaf of a record; none without keys.
+pub(super) fn listed(record: &Record) -> Result<Option<Listed>, serde_json::Error> {
+    let file = &record.file;
+    let (Some(transport_key), Some(signing_key)) = (&file.transport_key, &file.signing_key) else {
+        return Ok(None);
+    };
+    let leaf = Leaf {
+        id: file.id.value,
+        name: record.name.clone(),
+        transport_key: transport_key.value,
+        signing_key: signing_key.value,
+        next_transport_key: file.next_transport_key.as_ref().map(|k| k.value),
+        next_signing_key: file.next_signing_key.as_ref().map(|k| k.value),
+        rotations: Vec::new(),
+        address: file.address.as_ref().map(|a| a.value.clone()),
+        lifeline: file.lifeline,
+        valid_to: file.valid_to.0,
+        update_class: file.update_class,
+        pinned: file.pinned.value,
+    };
+    let hash = merkle::leaf_hash(&leaf.bytes()?);
+    Ok(Some(Listed { leaf, hash }))
 }
 
 /// What of fleet.toml stands in the signed list.
@@ -45,9 +57,14 @@ pub(super) fn settings(validated: &Validated) -> ListSettings {
 
 /// The digest of all that enters the signed list. Authors and threshold are in it and in the gate: hosts must learn
 /// them, and the plans of before must let them.
-pub(super) fn list_digest(validated: &Validated, leaves: &[Leaf]) -> Result<Digest, serde_json::Error> {
+pub(super) fn list_digest(
+    validated: &Validated,
+    leaves: &ByNode<Arc<Listed>>,
+) -> Result<Digest, serde_json::Error> {
+    let hashes: Vec<merkle::Hash> = leaves.values().map(|listed| listed.hash).collect();
     Digest::of_value(&json!({
-        "leaves": leaves,
+        "records": hashes.len(),
+        "records_root": Digest(merkle::root(&hashes)),
         "revoked": validated.revoked(),
         "settings": settings(validated),
         "authors": validated.fleet().authors,

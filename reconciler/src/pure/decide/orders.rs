@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use meshplan_schemas::digest::Digest;
 use meshplan_schemas::epoch::{Phase, Targeting};
-use meshplan_schemas::fleet_list::{FleetHead, Leaf, ListSettings};
+use meshplan_schemas::fleet_list::{FleetHead, ListSettings};
 use meshplan_schemas::ident::NodeId;
 use meshplan_schemas::limits::SCHEMA;
 use meshplan_schemas::merkle;
@@ -36,7 +36,7 @@ pub(super) fn list(
     };
     draft.counters.revision += 1;
     let before = draft.known.snapshot.head.as_ref();
-    let leaves = leaf_hashes(&tree.leaves)?;
+    let leaves: Vec<merkle::Hash> = tree.leaves.values().map(|listed| listed.hash).collect();
     let settings = draft.known.settings;
     let head = FleetHead {
         schema: SCHEMA,
@@ -75,7 +75,7 @@ pub(super) fn list(
     };
     draft.act.orders.push(Order::Head {
         head,
-        leaves: tree.leaves.clone(),
+        leaves: tree.leaves.values().map(|listed| listed.leaf.clone()).collect(),
     });
     draft.act.accepted.insert(Scope::List, accepted);
     if let Some(walk) = delivery.walk.as_mut() {
@@ -86,13 +86,6 @@ pub(super) fn list(
         facts.push((HEAD.to_owned(), draft.counters.revision.to_string()));
     }
     Ok(facts)
-}
-
-fn leaf_hashes(leaves: &[Leaf]) -> Result<Vec<merkle::Hash>, serde_json::Error> {
-    leaves
-        .iter()
-        .map(|leaf| Ok(merkle::leaf_hash(&leaf.bytes()?)))
-        .collect()
 }
 
 /// What a stage's machines were sent.
@@ -185,7 +178,7 @@ fn assign_after(
                     declared.insert(*id);
                     match tree.nodes.get(id).and_then(|n| n.modules.get(module)) {
                         Some((digest, content)) => {
-                            draft.keep(*digest, content)?;
+                            draft.keep(*digest, &**content)?;
                             Some(*digest)
                         }
                         None => None,

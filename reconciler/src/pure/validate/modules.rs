@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
+use std::sync::Arc;
 
 use meshplan_schemas::document::module::{FileResource, ModuleFile, ProbeResource};
 use meshplan_schemas::document::read::At;
@@ -190,7 +191,7 @@ type Claim<'d> = (&'d ModuleName, &'d ResourceId, &'d Source, &'d Range<usize>);
 /// One target, one owner, on each node (HR-6).
 pub(super) fn check_targets(
     documents: &Documents,
-    memberships: &[BTreeSet<ModuleName>],
+    memberships: &[Arc<BTreeSet<ModuleName>>],
     findings: &mut Vec<Finding>,
 ) {
     let mut claims: BTreeMap<&TargetPath, Vec<Claim<'_>>> = BTreeMap::new();
@@ -211,7 +212,7 @@ pub(super) fn check_targets(
                 let on = if first.0 == second.0 {
                     Some(String::new())
                 } else {
-                    let both = |of_node: &&BTreeSet<ModuleName>| {
+                    let both = |of_node: &Arc<BTreeSet<ModuleName>>| {
                         of_node.contains(first.0) && of_node.contains(second.0)
                     };
                     (documents.nodes.iter().zip(memberships))

@@ -1,19 +1,23 @@
 //! Node records: each identity once, keys in pairs, references that exist (FR-5).
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::hash_map::Entry;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Range;
+use std::sync::Arc;
 
 use meshplan_schemas::digest::Digest;
 use meshplan_schemas::document::NodeFile;
 use meshplan_schemas::finding::{Finding, Source};
 use meshplan_schemas::fleet_list::UpdateClass;
-use meshplan_schemas::ident::{ModuleName, RoleName};
+use meshplan_schemas::ident::{ModuleName, NodeId, RoleName, ShortId};
+use meshplan_schemas::key::{SigningKey, TransportKey};
 
 use super::Names;
 use crate::pure::parse::{Documents, NodeDocument};
 
-/// The modules of each record, in the order of the records: its own, and those that its roles bring.
-pub(super) fn memberships(documents: &Documents) -> Vec<BTreeSet<ModuleName>> {
+/// The modules of each record, in the order of the records: its own, and those that its roles bring. Records that name
+/// the same share one set.
+pub(super) fn memberships(documents: &Documents) -> Vec<Arc<BTreeSet<ModuleName>>> {
     let mut brought: BTreeMap<&RoleName, Vec<&ModuleName>> = BTreeMap::new();
     for (name, folder) in &documents.modules {
         let file = folder.document.as_ref().and_then(|d| d.read.as_ref());
@@ -21,29 +25,31 @@ pub(super) fn memberships(documents: &Documents) -> Vec<BTreeSet<ModuleName>> {
             brought.entry(&role.value).or_default().push(name);
         }
     }
-    let of_record = |file: &NodeFile| {
-        let own = file.modules.iter().map(|m| m.value.clone());
-        let by_role = (file.roles.iter())
-            .filter_map(|role| brought.get(&role.value))
-            .flatten()
-            .map(|name| (*name).clone());
-        own.chain(by_role).collect()
-    };
+    let mut made: HashMap<(Vec<&ModuleName>, Vec<&RoleName>), Arc<BTreeSet<ModuleName>>> = HashMap::new();
     (documents.nodes.iter())
-        .map(|node| node.document.read.as_ref().map(of_record).unwrap_or_default())
+        .map(|node| {
+            let file = node.document.read.as_ref();
+            let own: Vec<&ModuleName> = file.iter().flat_map(|f| &f.modules).map(|m| &m.value).collect();
+            let roles: Vec<&RoleName> = file.iter().flat_map(|f| &f.roles).map(|r| &r.value).collect();
+            let of_record = made.entry((own, roles)).or_insert_with_key(|(own, roles)| {
+                let by_role = roles.iter().filter_map(|role| brought.get(role)).flatten();
+                Arc::new(own.iter().chain(by_role).map(|name| (*name).clone()).collect())
+            });
+            Arc::clone(of_record)
+        })
         .collect()
 }
 
 /// Digests of the uuids and keys of revoked records (SG-3): of the texts as records write them, sorted.
-pub(super) fn revoked(nodes: &[NodeDocument]) -> Vec<Digest> {
+pub(super) fn revoked(nodes: &[Arc<NodeDocument>]) -> Vec<Digest> {
     let mut digests: Vec<Digest> = (nodes.iter())
         .filter_map(|node| {
             let file = node.document.read.as_ref()?;
             (node.in_revoked || file.revoked).then_some(file)
         })
         .flat_map(|file| {
-            let keys = keys(file).into_iter().map(|(text, _)| text);
-            keys.chain([file.id.value.to_string()])
+            let keys = keys(file).map(|(key, _)| key.text());
+            keys.chain([file.id.value.to_string()]).collect::<Vec<_>>()
         })
         .map(|text| Digest::of(text.as_bytes()))
         .collect();
@@ -52,22 +58,48 @@ pub(super) fn revoked(nodes: &[NodeDocument]) -> Vec<Digest> {
     digests
 }
 
-/// The keys of a record as text, with their places.
-fn keys(file: &NodeFile) -> Vec<(String, Range<usize>)> {
-    let transport = [&file.transport_key, &file.next_transport_key];
-    let signing = [&file.signing_key, &file.next_signing_key];
-    let transport = transport
-        .into_iter()
-        .flatten()
-        .map(|k| (k.value.to_string(), k.span.clone()));
-    let signing = signing
-        .into_iter()
-        .flatten()
-        .map(|k| (k.value.to_string(), k.span.clone()));
-    transport.chain(signing).collect()
+/// What can be one record's only.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) enum Identity {
+    Uuid(NodeId),
+    Short(ShortId),
+    Transport(TransportKey),
+    Signing(SigningKey),
 }
 
-pub(super) fn check(documents: &Documents, names: &Names, findings: &mut Vec<Finding>) {
+impl Identity {
+    fn text(&self) -> String {
+        match self {
+            Self::Uuid(id) => id.to_string(),
+            Self::Short(id) => id.to_string(),
+            Self::Transport(key) => key.to_string(),
+            Self::Signing(key) => key.to_string(),
+        }
+    }
+
+    fn words(&self) -> String {
+        let what = match self {
+            Self::Uuid(_) => "uuid",
+            Self::Short(_) => "short id",
+            Self::Transport(_) | Self::Signing(_) => "key",
+        };
+        format!("the {what} {}", self.text())
+    }
+}
+
+/// The keys of a record with their places.
+pub(super) fn keys(file: &NodeFile) -> impl Iterator<Item = (Identity, &Range<usize>)> {
+    let transport = [&file.transport_key, &file.next_transport_key];
+    let signing = [&file.signing_key, &file.next_signing_key];
+    let transport = (transport.into_iter().flatten()).map(|k| (Identity::Transport(k.value), &k.span));
+    let signing = (signing.into_iter().flatten()).map(|k| (Identity::Signing(k.value), &k.span));
+    transport.chain(signing)
+}
+
+/// Every identity of a tree, with the record that has it and whether that is revoked.
+pub(super) type Identities = HashMap<Identity, (Source, bool)>;
+
+pub(super) fn check(documents: &Documents, names: &Names, findings: &mut Vec<Finding>) -> Identities {
     let mut taken = Taken::default();
     for node in &documents.nodes {
         let revoked = node.in_revoked || node.document.read.as_ref().is_some_and(|file| file.revoked);
@@ -95,14 +127,14 @@ pub(super) fn check(documents: &Documents, names: &Names, findings: &mut Vec<Fin
                 .warning(),
         );
     }
+    taken.identities
 }
 
 /// What is already some record's, and whose.
 #[derive(Default)]
 struct Taken<'d> {
-    names: BTreeMap<&'d str, &'d str>,
-    /// Uuids, short ids and keys as text: the file, and whether it is revoked.
-    identities: BTreeMap<String, (&'d str, bool)>,
+    names: HashMap<&'d str, &'d str>,
+    identities: Identities,
 }
 
 impl<'d> Taken<'d> {
@@ -124,45 +156,45 @@ impl<'d> Taken<'d> {
         findings: &mut Vec<Finding>,
     ) {
         let source = &node.document.source;
-        let uuid = file.id.value.to_string();
-        if let Some(message) = self.take(format!("the uuid {uuid}"), source, revoked) {
+        let id = file.id.value;
+        if let Some(message) = self.take(Identity::Uuid(id), source, revoked) {
             let help = "a uuid is never reused: `meshplan node add` makes another";
             findings.push(source.error(file.id.span.clone(), message).help(help));
-        } else if let Some(message) =
-            self.take(format!("the short id {}", file.id.value.short()), source, revoked)
-        {
+        } else if let Some(message) = self.take(Identity::Short(id.short()), source, revoked) {
             findings.push(
                 source
                     .error(file.id.span.clone(), message)
                     .help("make another uuid"),
             );
         }
-        for (text, span) in keys(file) {
-            if let Some(message) = self.take(format!("the key {text}"), source, revoked) {
+        for (key, span) in keys(file) {
+            if let Some(message) = self.take(key, source, revoked) {
                 let help = "one machine, one key: a machine that was copied enrols again";
-                findings.push(source.error(span, message).help(help));
+                findings.push(source.error(span.clone(), message).help(help));
             }
         }
     }
 
-    fn take(&mut self, what: String, source: &'d Source, revoked: bool) -> Option<String> {
-        let message =
-            self.identities
-                .get(&what)
-                .map(|(other, other_revoked)| match (other_revoked, revoked) {
-                    (false, false) | (true, true) => {
-                        format!("{what} is in two records: the other is {other}")
-                    }
-                    (true, false) => format!("{what} was revoked in {other} and may not come back"),
-                    (false, true) => format!("{what} is revoked here and is still in {other}"),
-                });
-        self.identities.entry(what).or_insert((source.file(), revoked));
-        message
+    fn take(&mut self, what: Identity, source: &Source, revoked: bool) -> Option<String> {
+        let entry = match self.identities.entry(what) {
+            Entry::Vacant(free) => {
+                free.insert((source.clone(), revoked));
+                return None;
+            }
+            Entry::Occupied(taken) => taken,
+        };
+        let (what, (other, other_revoked)) = (entry.key().words(), entry.get());
+        let other = other.file();
+        Some(match (other_revoked, revoked) {
+            (false, false) | (true, true) => format!("{what} is in two records: the other is {other}"),
+            (true, false) => format!("{what} was revoked in {other} and may not come back"),
+            (false, true) => format!("{what} is revoked here and is still in {other}"),
+        })
     }
 }
 
 /// What a record says against itself.
-fn check_record(source: &Source, file: &NodeFile, findings: &mut Vec<Finding>) {
+pub(super) fn check_record(source: &Source, file: &NodeFile, findings: &mut Vec<Finding>) {
     let halves = [
         (
             file.transport_key.as_ref().map(|k| &k.span),

@@ -23,7 +23,7 @@ pub(super) fn check(
 ) -> BTreeMap<PlanName, PlanDoc> {
     let required: Vec<(&NodeDocument, &NodeFile)> = (documents.nodes.iter())
         .filter(|node| !node.in_revoked)
-        .filter_map(|node| Some((node, node.document.read.as_ref()?)))
+        .filter_map(|node| Some((&**node, &**node.document.read.as_ref()?)))
         .filter(|(_, file)| file.update_class == UpdateClass::Required && !file.revoked)
         .collect();
     let mut covered: BTreeMap<String, &Source> = BTreeMap::new();

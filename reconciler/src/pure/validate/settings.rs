@@ -1,6 +1,7 @@
 //! Settings of modules: each value fits, and each has one on every node that has the module.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use meshplan_schemas::document::ModuleFile;
 use meshplan_schemas::document::var::{Var, Vars};
@@ -24,7 +25,7 @@ pub(in crate::pure) fn resolve<'v>(
 
 pub(super) fn check(
     documents: &Documents,
-    memberships: &[BTreeSet<ModuleName>],
+    memberships: &[Arc<BTreeSet<ModuleName>>],
     findings: &mut Vec<Finding>,
 ) {
     let none = Vars::default();
@@ -54,7 +55,7 @@ pub(super) fn check(
         if node.in_revoked || file.revoked {
             continue;
         }
-        for name in of_node {
+        for name in of_node.iter() {
             let Some((name, (_, module))) = modules.get_key_value(name) else {
                 continue;
             };
@@ -110,7 +111,7 @@ fn check_declared(source: &Source, module: &ModuleFile, findings: &mut Vec<Findi
 }
 
 /// The values that one `[vars]` gives to the settings of one module.
-fn check_given(
+pub(super) fn check_given(
     source: &Source,
     vars: &Vars,
     name: &ModuleName,

@@ -1,10 +1,14 @@
 //! Traps that a reading of the engine found, each as the story of what must happen instead.
 
+use std::sync::Arc;
+
 use meshplan_schemas::epoch::Targeting;
+use meshplan_schemas::ident::NodeId;
 use meshplan_schemas::lifecycle::delivery::State;
 
 use super::host::Behaviour;
 use super::world::{World, node, set, tree};
+use crate::pure::compose::Listed;
 use crate::pure::decide::Tree;
 use crate::pure::snapshot::Verb;
 
@@ -139,8 +143,9 @@ fn a_policy_that_failed_keeps_no_new_node_from_its_roles() {
     world.run(30);
     assert_eq!(world.state(&bad), State::RolledBack);
     let mut grown = tree(3, "bad", &[("web", "one")]);
-    let third = grown.nodes.get_mut(&node(3)).unwrap();
+    let mut third = (**grown.nodes.get(&node(3)).unwrap()).clone();
     third.roles = vec!["edge".parse().unwrap()];
+    assert!(grown.nodes.replace(&node(3), Arc::new(third)));
     let enrolment = world.merge(grown);
     world.run(30);
     assert_eq!(world.state(&enrolment), State::Delivered);
@@ -273,7 +278,7 @@ fn a_choice_by_hash_never_takes_a_lifeline_first() {
     for lifeline in 1..=3 {
         let mut world = World::at_rest(3);
         let mut chosen = tree(3, "one", &[("web", "two")]);
-        chosen.leaves = (1..=3).map(|n| leaf(n, n != lifeline)).collect();
+        chosen.leaves = (1..=3).map(|n| listed(leaf(n, n != lifeline))).collect();
         for plan in chosen.plans.values_mut() {
             plan.stages[0].select.nodes.clear();
             plan.stages[0].select.count = Some(Amount::Number(1));
@@ -286,6 +291,11 @@ fn a_choice_by_hash_never_takes_a_lifeline_first() {
             "the only one that is no lifeline"
         );
     }
+}
+
+fn listed(leaf: meshplan_schemas::fleet_list::Leaf) -> (NodeId, Arc<Listed>) {
+    let hash = meshplan_schemas::merkle::leaf_hash(&leaf.bytes().unwrap());
+    (leaf.id, Arc::new(Listed { leaf, hash }))
 }
 
 fn leaf(n: u128, lifeline: bool) -> meshplan_schemas::fleet_list::Leaf {

@@ -21,6 +21,7 @@ use meshplan_schemas::resource::{Content, File, Kind};
 
 use super::host::{Behaviour, SimHost};
 use crate::pure::act::{Act, Order};
+use crate::pure::by_node::ByNode;
 use crate::pure::compose::{Composed, ComposedNode};
 use crate::pure::decide::{Contents, Known, NewCommit, Settings, Tree, decide};
 use crate::pure::delivery::{Delivery, Transition};
@@ -79,7 +80,7 @@ pub(super) fn tree(nodes: u128, policy: &str, modules: &[(&str, &str)]) -> Compo
                         .unwrap(),
                 ],
             };
-            (module, (Digest::of_value(&content).unwrap(), content))
+            (module, (Digest::of_value(&content).unwrap(), Arc::new(content)))
         })
         .collect();
     let sources = contents
@@ -105,16 +106,16 @@ pub(super) fn tree(nodes: u128, policy: &str, modules: &[(&str, &str)]) -> Compo
                 pinned: false,
                 enrolled: true,
             };
-            (node.id, node)
+            (node.id, Arc::new(node))
         })
-        .collect::<BTreeMap<_, _>>();
+        .collect::<ByNode<_>>();
     Composed {
         fleet: fleet(),
         policy_digest: Digest::of(policy.as_bytes()),
         policy,
         list_digest: Digest::of(format!("{} nodes", nodes.len()).as_bytes()),
         nodes,
-        leaves: Vec::new(),
+        leaves: ByNode::default(),
         revoked: Vec::new(),
         gate_digest: Digest::of(b"gate"),
         sources,

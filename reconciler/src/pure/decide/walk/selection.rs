@@ -71,7 +71,8 @@ fn first_by_hash(
 ) -> BTreeSet<NodeId> {
     let Some(amount) = amount else { return from.clone() };
     let many = resolve(amount, from.len()).max(1);
-    let lifelines: BTreeSet<NodeId> = tree.leaves.iter().filter(|l| l.lifeline).map(|l| l.id).collect();
+    let lifelines = tree.leaves.values().filter(|listed| listed.leaf.lifeline);
+    let lifelines: BTreeSet<NodeId> = lifelines.map(|listed| listed.leaf.id).collect();
     let mut hashed: Vec<(bool, [u8; 32], NodeId)> = from
         .iter()
         .map(|id| {

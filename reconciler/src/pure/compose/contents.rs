@@ -1,0 +1,421 @@
+//! The contents of all modules on all nodes of a tree, with the digests that deliveries go by (DL-3, DL-14), kept for
+//! the next tree.
+//!
+//! A module whose templates do not read `node` is made once for each set of settings, however many nodes have it; what
+//! nothing has changed about is not made again. Invariant: what is kept is what making it again would give, so that a
+//! tree composes to the same whatever was composed before it.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Arc;
+
+use meshplan_schemas::declaration::Mode;
+use meshplan_schemas::digest::Digest;
+use meshplan_schemas::document::var::Var;
+use meshplan_schemas::finding::Finding;
+use meshplan_schemas::ident::{ModuleName, NodeId, NodeName};
+use serde_json::json;
+
+use super::content::content;
+use super::{ComposedNode, Made, node};
+use crate::pure::template::{Budget, RenderError, Shared, Templates};
+use crate::pure::validate::{Module, Record, Validated, settings};
+
+/// Above this many nodes a template that reads all of them is worth a warning (FR-8).
+const MANY_NODES: usize = 200;
+
+/// What fed a module on a node: its settings, and `[vars]` where a template reads them.
+type Fed = Vec<(String, Var)>;
+
+/// What was made of one tree.
+#[derive(Debug, Default)]
+pub(super) struct Contents {
+    modules: BTreeMap<ModuleName, OfModule>,
+    nodes: HashMap<NodeId, OfNode>,
+    /// What all templates put out.
+    bytes: usize,
+}
+
+/// What was made of one module.
+#[derive(Debug)]
+struct OfModule {
+    templates: Arc<Templates>,
+    /// The digest of each file of the folder, by its path in it.
+    files: Arc<BTreeMap<String, Digest>>,
+    /// By whether it only observes, and what fed it; empty where a template reads `node`.
+    made: BTreeMap<(bool, Arc<Fed>), OnNode>,
+    /// What feeds it, over all its nodes: how many by each.
+    fed: BTreeMap<Arc<Fed>, usize>,
+}
+
+/// What one module is on a node.
+#[derive(Debug, Clone)]
+struct OnNode {
+    made: Made,
+    /// What its templates put out.
+    bytes: usize,
+}
+
+/// What was made of one node.
+#[derive(Debug)]
+struct OfNode {
+    record: Record,
+    composed: Arc<ComposedNode>,
+    fed: Vec<(ModuleName, Arc<Fed>)>,
+    /// What templates put out for it alone.
+    bytes: usize,
+}
+
+/// Renderings that failed: by module and reason the first node, and how many.
+type Failed = BTreeMap<(ModuleName, RenderError), (NodeName, usize)>;
+
+/// One node made.
+struct NodeMade {
+    composed: ComposedNode,
+    fed: Vec<(ModuleName, Arc<Fed>)>,
+    bytes: usize,
+}
+
+impl Contents {
+    /// Makes all contents of a tree. `before` is what was made of another tree, with that tree.
+    ///
+    /// # Errors
+    /// What cannot be compiled or rendered, sorted by file and line, with the tree's warnings.
+    pub(super) fn of(
+        validated: &Validated,
+        before: Option<(&Validated, Self)>,
+    ) -> Result<(Self, Vec<Finding>), Vec<Finding>> {
+        let (mut contents, steady, mut known) = Self::carried_over(validated, before)?;
+        let mut budget = Budget::after(contents.bytes);
+        let shared = Shared::of(validated, contents.any_reads("nodes"));
+        let mut failed = Failed::new();
+        for record in validated.nodes() {
+            let id = record.file.id.value;
+            let same = known.remove(&id).filter(|node| {
+                node.record.is(record) && record.modules.iter().all(|module| steady.contains(module))
+            });
+            let of_node = match same {
+                Some(same) => {
+                    budget.spend(same.bytes);
+                    same
+                }
+                None => {
+                    let made = contents.make(validated, record, &shared, &mut budget, &mut failed);
+                    OfNode {
+                        record: record.clone(),
+                        composed: Arc::new(made.composed),
+                        fed: made.fed,
+                        bytes: made.bytes,
+                    }
+                }
+            };
+            for (module, fed) in &of_node.fed {
+                if let Some(module) = contents.modules.get_mut(module) {
+                    *module.fed.entry(Arc::clone(fed)).or_default() += 1;
+                }
+            }
+            contents.nodes.insert(id, of_node);
+        }
+        contents.bytes = contents.count_bytes();
+        let mut warnings = validated.warnings().to_vec();
+        warnings.extend(contents.dear(validated));
+        warnings.sort();
+        if failed.is_empty() {
+            return Ok((contents, warnings));
+        }
+        let mut findings: Vec<Finding> = (failed.iter())
+            .filter_map(|((name, error), (node, nodes))| {
+                let templates = &contents.modules.get(name)?.templates;
+                Some(templates.finding(error, node.as_str(), *nodes))
+            })
+            .chain(warnings)
+            .collect();
+        findings.sort();
+        Err(findings)
+    }
+
+    /// The modules of a tree, with what was made of another where nothing of it has changed; the names of those; and the
+    /// nodes of the other.
+    fn carried_over(
+        validated: &Validated,
+        before: Option<(&Validated, Self)>,
+    ) -> Result<(Self, HashSet<ModuleName>, HashMap<NodeId, OfNode>), Vec<Finding>> {
+        let (before, mut former) = before.unzip();
+        let same_fleet = before.is_some_and(|b| {
+            b.fleet().fleet == validated.fleet().fleet && b.fleet_vars() == validated.fleet_vars()
+        });
+        let same_nodes = before.is_some_and(|b| {
+            let (old, new) = (b.nodes(), validated.nodes());
+            old.len() == new.len() && old.iter().zip(new).all(|(old, new)| old.is(new))
+        });
+        let mut findings = Vec::new();
+        let mut contents = Self::default();
+        let mut steady = HashSet::new();
+        for (name, module) in validated.modules() {
+            let same = before
+                .and_then(|b| b.modules().get(name))
+                .is_some_and(|b| b.is(module));
+            let known = former
+                .as_mut()
+                .and_then(|former| former.modules.remove(name))
+                .filter(|_| same);
+            let (templates, files, made) = match known {
+                Some(known) => {
+                    let reads = |variable| known.templates.read(variable);
+                    let stands = (same_fleet || !reads("fleet")) && (same_nodes || !reads("nodes"));
+                    // Settings come from the fleet's `[vars]` too; a content that was made is found by their values.
+                    if stands && (same_fleet || module.file.settings.0.is_empty()) {
+                        steady.insert(name.clone());
+                    }
+                    let made = if stands { known.made } else { BTreeMap::new() };
+                    (known.templates, known.files, made)
+                }
+                None => match Templates::compile(module) {
+                    Ok(templates) => {
+                        let files =
+                            (module.files.iter()).map(|(path, bytes)| (path.clone(), Digest::of(bytes)));
+                        (Arc::new(templates), Arc::new(files.collect()), BTreeMap::new())
+                    }
+                    Err(more) => {
+                        findings.extend(more);
+                        continue;
+                    }
+                },
+            };
+            let of_module = OfModule {
+                templates,
+                files,
+                made,
+                fed: BTreeMap::new(),
+            };
+            contents.modules.insert(name.clone(), of_module);
+        }
+        if !findings.is_empty() {
+            findings.extend(validated.warnings().iter().cloned());
+            findings.sort();
+            return Err(findings);
+        }
+        let nodes = former.map(|former| former.nodes).unwrap_or_default();
+        let made = contents.modules.values().flat_map(|module| module.made.values());
+        contents.bytes = made.map(|on_node| on_node.bytes).sum();
+        Ok((contents, steady, nodes))
+    }
+
+    /// The node composed.
+    pub(super) fn composed(&self, id: NodeId) -> Option<&Arc<ComposedNode>> {
+        self.nodes.get(&id).map(|node| &node.composed)
+    }
+
+    /// Makes the contents of one node anew, in a tree of which nothing else has changed: the node, and the modules whose
+    /// sources it changes. None where the whole tree must be made: a template reads all nodes, or something failed.
+    pub(super) fn renew(
+        &mut self,
+        validated: &Validated,
+        record: &Record,
+    ) -> Option<(Arc<ComposedNode>, Vec<ModuleName>)> {
+        if self.any_reads("nodes") {
+            return None;
+        }
+        let shared = Shared::of(validated, false);
+        let mut failed = Failed::new();
+        let mut budget = Budget::after(self.bytes);
+        let made = self.make(validated, record, &shared, &mut budget, &mut failed);
+        if !failed.is_empty() {
+            return None;
+        }
+        self.bytes += made.bytes;
+        let composed = Arc::new(made.composed);
+        let new = OfNode {
+            record: record.clone(),
+            composed: Arc::clone(&composed),
+            fed: made.fed,
+            bytes: made.bytes,
+        };
+        let mut fed_anew = Vec::new();
+        for (module, fed) in &new.fed {
+            let of_module = self.modules.get_mut(module)?;
+            let count = of_module.fed.entry(Arc::clone(fed)).or_default();
+            *count += 1;
+            if *count == 1 {
+                fed_anew.push(module.clone());
+            }
+        }
+        let old = self.nodes.insert(record.file.id.value, new)?;
+        self.bytes = self.bytes.saturating_sub(old.bytes);
+        for (module, fed) in &old.fed {
+            let of_module = self.modules.get_mut(module)?;
+            let count = of_module.fed.get_mut(fed)?;
+            *count -= 1;
+            if *count == 0 {
+                of_module.fed.remove(fed);
+                of_module.forget_unused();
+                fed_anew.push(module.clone());
+            }
+        }
+        Some((composed, fed_anew))
+    }
+
+    fn count_bytes(&mut self) -> usize {
+        self.modules.values_mut().for_each(OfModule::forget_unused);
+        let made = self.modules.values().flat_map(|module| module.made.values());
+        made.map(|on_node| on_node.bytes).sum::<usize>()
+            + self.nodes.values().map(|node| node.bytes).sum::<usize>()
+    }
+
+    fn any_reads(&self, variable: &str) -> bool {
+        self.modules
+            .values()
+            .any(|module| module.templates.read(variable))
+    }
+
+    /// The modules of a node. What cannot be rendered is missing here and stands in `failed`.
+    fn make(
+        &mut self,
+        validated: &Validated,
+        record: &Record,
+        shared: &Shared,
+        budget: &mut Budget,
+        failed: &mut Failed,
+    ) -> NodeMade {
+        let (mut modules, mut all_fed, mut bytes) = (BTreeMap::new(), Vec::new(), 0);
+        for name in record.modules.iter() {
+            let (Some(module), Some(of_module)) = (validated.modules().get(name), self.modules.get_mut(name))
+            else {
+                continue;
+            };
+            let resolved: Vec<(&str, Option<&Var>)> =
+                settings::resolve(&module.file, validated.fleet_vars(), &record.file.vars).collect();
+            let own = of_module.templates.read("node");
+            let fed = of_module.shared(fed(&resolved, record, own));
+            all_fed.push((name.clone(), Arc::clone(&fed)));
+            let observe = module.file.mode == Mode::Observe || record.file.mode == Mode::Observe;
+            let key = (observe, fed);
+            if !own && let Some(on_node) = of_module.made.get(&key) {
+                modules.insert(name.clone(), on_node.made.clone());
+                continue;
+            }
+            let context = || shared.context(record, &resolved);
+            let before = budget.left();
+            let templates = &of_module.templates;
+            let made = content(name, module, observe, |path| {
+                templates.render(path, context(), budget)
+            });
+            let put_out = before - budget.left();
+            match made.map(|content| (Digest::of_value(&content), content)) {
+                Ok((Ok(digest), content)) => {
+                    let made = (digest, Arc::new(content));
+                    modules.insert(name.clone(), made.clone());
+                    if own {
+                        bytes += put_out;
+                    } else {
+                        of_module.made.insert(key, OnNode { made, bytes: put_out });
+                    }
+                }
+                // What a module's content holds can always be written; it would be missing on the node.
+                Ok((Err(_), _)) => {}
+                Err(error) => {
+                    let first = failed.entry((name.clone(), error));
+                    first.or_insert_with(|| (record.name.clone(), 0)).1 += 1;
+                }
+            }
+        }
+        NodeMade {
+            composed: node(record, modules),
+            fed: all_fed,
+            bytes,
+        }
+    }
+
+    /// Warns of templates that read all nodes of a large fleet (FR-8).
+    fn dear(&self, validated: &Validated) -> Vec<Finding> {
+        let count = validated.nodes().len();
+        if count <= MANY_NODES {
+            return Vec::new();
+        }
+        let readers = self.modules.iter().filter(|(_, m)| m.templates.read("nodes"));
+        readers
+            .filter_map(|(name, of_module)| {
+                let module = validated.modules().get(name)?;
+                let having = validated
+                    .nodes()
+                    .iter()
+                    .filter(|r| r.modules.contains(name))
+                    .count();
+                let reader = module.files.keys().find(|path| {
+                    let source = of_module.templates.source(path);
+                    source.is_some_and(|source| source.text().contains("nodes"))
+                });
+                let message = format!(
+                    "{} reads all {count} nodes: a change of any record makes {having} new declarations",
+                    reader.map_or("a template", String::as_str)
+                );
+                Some(Finding::of_file(module.source.file(), message).warning())
+            })
+            .collect()
+    }
+
+    /// The digest of a module's folder and of what feeds it: another node with the same settings does not change it,
+    /// another value does.
+    pub(super) fn source(
+        &self,
+        validated: &Validated,
+        name: &ModuleName,
+    ) -> Result<Option<Digest>, serde_json::Error> {
+        let (Some(module), Some(of_module)) = (validated.modules().get(name), self.modules.get(name)) else {
+            return Ok(None);
+        };
+        let fleet_vars: BTreeMap<&str, &Var> = (validated.fleet_vars().0.iter())
+            .filter(|_| of_module.templates.read("fleet"))
+            .map(|(name, at)| (name.as_str(), &at.value))
+            .collect();
+        let fed: Vec<&Fed> = of_module.fed.keys().map(AsRef::as_ref).collect();
+        Digest::of_value(&json!({
+            "document": Digest::of(module.source.text().as_bytes()),
+            "files": *of_module.files,
+            "fleet_vars": fleet_vars,
+            "fed": fed,
+        }))
+        .map(Some)
+    }
+}
+
+/// What feeds a module on a node.
+fn fed(resolved: &[(&str, Option<&Var>)], record: &Record, own: bool) -> Fed {
+    let mut fed: Fed = (resolved.iter())
+        .filter_map(|(name, value)| Some(((*name).to_owned(), (*value)?.clone())))
+        .collect();
+    if own {
+        let vars = record.file.vars.0.iter();
+        fed.extend(vars.map(|(name, at)| (name.clone(), at.value.clone())));
+    }
+    fed
+}
+
+impl OfModule {
+    /// The same, shared with the nodes that it feeds already.
+    fn shared(&self, fed: Fed) -> Arc<Fed> {
+        match self.fed.get_key_value(&fed) {
+            Some((known, _)) => Arc::clone(known),
+            None => Arc::new(fed),
+        }
+    }
+
+    /// Forgets what was made for values that no node has any more.
+    fn forget_unused(&mut self) {
+        let fed = &self.fed;
+        self.made.retain(|(_, of), _| fed.contains_key(of));
+    }
+}
+
+impl Record {
+    /// Whether it is the very record that the other is, with the same modules.
+    fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.file, &other.file) && self.modules == other.modules
+    }
+}
+
+impl Module {
+    /// Whether it is what the other is, to the byte.
+    fn is(&self, other: &Self) -> bool {
+        self.source.text() == other.source.text() && self.files == other.files
+    }
+}

@@ -15,6 +15,8 @@ use super::template::Shared;
 use super::validate::{Record, Validated, validate};
 
 mod content;
+mod kinds;
+mod left_out;
 mod lists;
 
 /// Everything that a commit asks for, composed and with digests, unsigned.
@@ -196,14 +198,17 @@ pub fn compose(validated: &Validated) -> Result<Composed, Vec<Finding>> {
     })
 }
 
-fn node(record: &Record, modules: BTreeMap<ModuleName, (Digest, ModuleContent)>) -> ComposedNode {
+fn node(
+    record: &Record,
+    (modules, left_out): (BTreeMap<ModuleName, (Digest, ModuleContent)>, Vec<LeftOut>),
+) -> ComposedNode {
     let file = &record.file;
     ComposedNode {
         id: file.id.value,
         name: record.name.clone(),
         roles: file.roles.iter().map(|r| r.value.clone()).collect(),
         modules,
-        left_out: Vec::new(),
+        left_out,
         adopted: file.adopted,
         take: file.take.iter().map(|m| m.value.clone()).collect(),
         update_class: file.update_class,

@@ -4,17 +4,21 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use meshplan_schemas::declaration::{Mode, ModuleContent};
+use meshplan_schemas::declaration::{LeftOut, Mode, ModuleContent};
 use meshplan_schemas::digest::Digest;
-use meshplan_schemas::document::module::{DirectoryResource, FileResource, LinkResource, ProbeResource};
+use meshplan_schemas::document::module::{
+    DirectoryResource, Entry, FileResource, LinkResource, ModuleFile, ProbeResource,
+};
 use meshplan_schemas::document::read::At;
 use meshplan_schemas::document::scalar::Int;
 use meshplan_schemas::document::var::Var;
 use meshplan_schemas::finding::Finding;
-use meshplan_schemas::ident::{ModuleName, NodeName, ResourceId, ResourceName};
+use meshplan_schemas::ident::{ModuleName, NodeName, ResourceName};
 use meshplan_schemas::resource::{Ask, Content, Directory, File, Kind, Link, Probe, Resource};
 use serde_json::json;
 
+use super::kinds::{self, Place};
+use super::left_out;
 use crate::pure::template::{Budget, RenderError, SUFFIX, Shared, Templates};
 use crate::pure::validate::{Module, Record, Validated, settings};
 
@@ -32,6 +36,8 @@ pub(super) struct Contents<'v> {
     made: BTreeMap<(&'v ModuleName, bool, Values<'v>), (Digest, ModuleContent)>,
     /// What fed each module, over all its nodes: settings, and `[vars]` where a template reads them.
     fed: BTreeMap<&'v ModuleName, BTreeSet<Vec<(&'v str, &'v Var)>>>,
+    /// Why a module is left out on every node that has it.
+    left_out: BTreeMap<&'v ModuleName, (String, Finding)>,
     failed: BTreeMap<(&'v ModuleName, RenderError), (&'v NodeName, usize)>,
     budget: Budget,
 }
@@ -39,10 +45,14 @@ pub(super) struct Contents<'v> {
 impl<'v> Contents<'v> {
     pub(super) fn of(validated: &'v Validated) -> Result<Self, Vec<Finding>> {
         let mut templates = BTreeMap::new();
+        let mut left_out = BTreeMap::new();
         let mut findings = Vec::new();
         for (name, module) in validated.modules() {
             match Templates::compile(module) {
                 Ok(compiled) => {
+                    if let Some(why) = left_out::reason(name, module, &compiled) {
+                        left_out.insert(name, why);
+                    }
                     templates.insert(name, compiled);
                 }
                 Err(more) => findings.extend(more),
@@ -58,27 +68,35 @@ impl<'v> Contents<'v> {
             templates,
             made: BTreeMap::new(),
             fed: BTreeMap::new(),
+            left_out,
             failed: BTreeMap::new(),
             budget: Budget::default(),
         })
     }
 
-    /// The modules of a node. What cannot be rendered is missing here and said by [`Contents::finish`].
+    /// The modules of a node, and those that are left out. What cannot be rendered is missing here and said by
+    /// [`Contents::finish`].
     pub(super) fn of_node(
         &mut self,
         record: &'v Record,
         shared: &Shared,
-    ) -> BTreeMap<ModuleName, (Digest, ModuleContent)> {
+    ) -> (BTreeMap<ModuleName, (Digest, ModuleContent)>, Vec<LeftOut>) {
         let mut contents = BTreeMap::new();
+        let mut left_out = Vec::new();
         for wanted in &record.modules {
             let Some((name, module)) = self.validated.modules().get_key_value(wanted) else {
                 continue;
             };
-            if let Some(content) = self.of_module(record, name, module, shared) {
+            if let Some((reason, _)) = self.left_out.get(name) {
+                left_out.push(LeftOut {
+                    module: name.clone(),
+                    reason: reason.clone(),
+                });
+            } else if let Some(content) = self.of_module(record, name, module, shared) {
                 contents.insert(name.clone(), content);
             }
         }
-        contents
+        (contents, left_out)
     }
 
     fn of_module(
@@ -91,7 +109,7 @@ impl<'v> Contents<'v> {
         let templates = self.templates.get(name)?;
         let values: Values<'v> =
             settings::resolve(&module.file, self.validated.fleet_vars(), &record.file.vars).collect();
-        let own = templates.read("node");
+        let own = templates.read("node") || kinds::reads_the_node(module);
         let mut fed: Vec<(&str, &Var)> = values
             .iter()
             .filter_map(|(name, value)| Some((*name, (*value)?)))
@@ -114,7 +132,13 @@ impl<'v> Contents<'v> {
         }
         let context = || shared.context(record, &key.2);
         let render = |path: &str| templates.render(path, context(), &mut self.budget);
-        let content = match content(name, module, observe, render) {
+        let place = Place {
+            validated: self.validated,
+            name,
+            module,
+            record,
+        };
+        let content = match content(place, observe, render) {
             Ok(content) => content,
             Err(error) => {
                 self.failed.entry((name, error)).or_insert((&record.name, 0)).1 += 1;
@@ -130,6 +154,7 @@ impl<'v> Contents<'v> {
 
     /// Says what could not be rendered, and warns of what is dear.
     pub(super) fn finish(&self, warnings: &mut Vec<Finding>) -> Result<(), Vec<Finding>> {
+        warnings.extend(self.left_out.values().map(|(_, finding)| finding.clone()));
         let count = self.validated.nodes().len();
         for (name, templates) in self
             .templates
@@ -199,38 +224,30 @@ impl<'v> Contents<'v> {
 
 /// The resources of a module in the order in which they stand in its document.
 fn content(
-    name: &ModuleName,
-    module: &Module,
+    place: Place<'_>,
     observe: bool,
     mut render: impl FnMut(&str) -> Result<Vec<u8>, RenderError>,
 ) -> Result<ModuleContent, RenderError> {
+    let Place { name, module, .. } = place;
     let document = &module.file;
-    let mut kinds: Vec<(&At<ResourceId>, Kind)> = Vec::new();
-    for resource in &document.files {
-        kinds.push((&resource.id, Kind::File(file(module, resource, &mut render)?)));
-    }
-    kinds.extend(
-        document
-            .directories
-            .iter()
-            .map(|r| (&r.id, Kind::Directory(directory(r)))),
-    );
-    kinds.extend(document.links.iter().map(|r| (&r.id, Kind::Link(link(r)))));
-    kinds.extend(
-        document
-            .probes
-            .iter()
-            .filter_map(|r| Some((&r.id, Kind::Probe(probe(r)?)))),
-    );
-    kinds.sort_by_key(|(id, _)| id.span.start);
-    let resources = kinds.into_iter().filter_map(|(id, kind)| {
-        let name = ResourceName {
-            module: name.clone(),
-            id: id.value.clone(),
+    let mut resources: Vec<Resource> = Vec::new();
+    for entry in document.entries() {
+        let id = entry.common().id().value.clone();
+        let kinds = match entry {
+            Entry::File(r) => vec![(id, Kind::File(file(module, r, &mut render)?))],
+            Entry::Directory(r) => vec![(id, Kind::Directory(directory(r)))],
+            Entry::Link(r) => vec![(id, Kind::Link(link(r)))],
+            Entry::Probe(r) => probe(document, r)
+                .map(|probe| (id, Kind::Probe(probe)))
+                .into_iter()
+                .collect(),
+            other => kinds::kinds(place, other),
         };
-        kind.into_resource(name).ok()
-    });
-    let resources: Vec<Resource> = resources.collect();
+        resources.extend(kinds.into_iter().filter_map(|(id, kind)| {
+            let module = name.clone();
+            kind.into_resource(ResourceName { module, id }).ok()
+        }));
+    }
     Ok(ModuleContent {
         module: name.clone(),
         mode: if observe { Mode::Observe } else { Mode::Apply },
@@ -290,7 +307,7 @@ fn link(resource: &LinkResource) -> Link {
 }
 
 /// None where it asks nothing, which validation has refused.
-fn probe(resource: &ProbeResource) -> Option<Probe> {
+fn probe(module: &ModuleFile, resource: &ProbeResource) -> Option<Probe> {
     let ask = match (&resource.http, &resource.tcp, &resource.command) {
         (Some(url), _, _) => Ask::Http {
             url: url.value.0.clone(),
@@ -302,7 +319,16 @@ fn probe(resource: &ProbeResource) -> Option<Probe> {
             },
         },
         (None, Some(address), _) => Ask::Tcp(address.value.0.clone()),
-        (None, None, command) => Ask::Command(command.as_ref()?.value.clone()),
+        (None, None, Some(command)) => Ask::Command(command.value.0.clone()),
+        (None, None, None) => match (&resource.unit, &resource.container) {
+            (Some(unit), _) => Ask::Unit(unit.value.0.clone()),
+            (None, wanted) => {
+                let wanted = &wanted.as_ref()?.value;
+                let container = module.containers.iter().find(|c| c.id.value == *wanted)?;
+                let name = container.name.as_ref().map(|at| at.value.0.clone());
+                Ask::Container(name.unwrap_or_else(|| wanted.to_string()))
+            }
+        },
     };
     Some(Probe {
         ask,

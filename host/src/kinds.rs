@@ -9,7 +9,7 @@ pub mod link;
 pub mod probe;
 
 use meshplan_schemas::digest::Digest;
-use meshplan_schemas::resource::Kind;
+use meshplan_schemas::resource::{Ask, Kind, Probe};
 
 use crate::edge::accounts::Accounts;
 use crate::edge::disk::{Disk, DiskError};
@@ -83,7 +83,15 @@ impl Wanted {
             Kind::File(spec) => file::validate(spec, accounts).map(Self::File),
             Kind::Directory(spec) => directory::validate(spec, accounts).map(Self::Directory),
             Kind::Link(spec) => link::validate(spec).map(Self::Link),
+            Kind::Probe(Probe {
+                ask: Ask::Unit(_) | Ask::Container(_),
+                ..
+            }) => Err(Invalid::Fields(probe::NOT_ASKED_YET.to_owned())),
             Kind::Probe(_) => Ok(Self::Probe),
+            other => Err(Invalid::Fields(format!(
+                "this host does not have the kind `{}` yet: nothing of the module is touched",
+                other.word()
+            ))),
         }
     }
     /// Where.

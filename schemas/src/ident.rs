@@ -128,6 +128,9 @@ name!(
     /// A deploy plan's name.
     PlanName, |t| check_name(t, true));
 name!(
+    /// The name of a file of checks.
+    CheckName, |t| check_name(t, true));
+name!(
 /// The fleet's name: `[a-z0-9][a-z0-9-]{0,62}` (page 01).
 FleetName, |t| {
     check_name(t, false)?;

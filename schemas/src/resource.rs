@@ -9,28 +9,119 @@ use serde::{Deserialize, Serialize};
 
 use crate::ident::{ResourceId, ResourceName};
 
+pub mod accounts;
+pub mod bundles;
+pub mod containers;
+pub mod net;
+pub mod programs;
+mod wire_table;
+
 /// One resource of a declaration.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Resource {
     /// `<module>.<id>`.
     pub name: ResourceName,
-    /// `file`, `directory`, `link`, `probe`; other words are of newer builds.
+    /// A word of [`Kind::word`]; others are of newer builds.
     pub kind: String,
     /// The kind's fields.
     pub spec: serde_json::Value,
 }
 
-/// A resource whose kind this build knows.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Kind {
+/// Declares the kinds: each with its word and its fields.
+macro_rules! kinds {
+    ($( $(#[doc = $doc:literal])+ $kind:ident = $word:literal of $spec:ty ),+ $(,)?) => {
+        /// A resource whose kind this build can read. Which of them a host can also do is for the host to say.
+        #[derive(Debug, Clone, PartialEq, Eq)]
+        pub enum Kind {
+            $( $(#[doc = $doc])+ $kind($spec), )+
+        }
+
+        impl Resource {
+            /// Tells the kind.
+            ///
+            /// # Errors
+            /// [`KindError`].
+            pub fn read(&self) -> Result<Kind, KindError> {
+                match self.kind.as_str() {
+                    $( $word => fields($word, &self.spec).map(Kind::$kind), )+
+                    other => Err(KindError::Unknown(other.to_owned())),
+                }
+            }
+        }
+
+        impl Kind {
+            /// The words of all kinds.
+            pub const WORDS: &'static [&'static str] = &[$($word),+];
+
+            /// The word that stands in [`Resource::kind`].
+            #[must_use]
+            pub fn word(&self) -> &'static str {
+                match self {
+                    $( Self::$kind(_) => $word, )+
+                }
+            }
+
+            fn spec(self) -> Result<serde_json::Value, serde_json::Error> {
+                match self {
+                    $( Self::$kind(spec) => serde_json::to_value(spec), )+
+                }
+            }
+        }
+    };
+}
+kinds! {
     /// HK-1.
-    File(File),
+    File = "file" of File,
     /// HK-1.
-    Directory(Directory),
+    Directory = "directory" of Directory,
     /// HK-1.
-    Link(Link),
+    Link = "link" of Link,
     /// HK-13.
-    Probe(Probe),
+    Probe = "probe" of Probe,
+    /// HK-2.
+    User = "user" of accounts::User,
+    /// HK-2.
+    Group = "group" of accounts::Group,
+    /// HK-3.
+    Package = "package" of accounts::Package,
+    /// HK-4.
+    Archive = "archive" of bundles::Archive,
+    /// HK-4.
+    Bundle = "bundle" of bundles::Bundle,
+    /// HK-5.
+    Service = "service" of programs::Service,
+    /// HK-6.
+    Process = "process" of programs::Process,
+    /// HK-8.
+    Container = "container" of containers::Container,
+    /// HK-10.
+    Network = "network" of containers::Network,
+    /// HK-10.
+    Volume = "volume" of containers::Volume,
+    /// HK-11.
+    Filter = "filter" of net::Filter,
+    /// HK-12.
+    PrivateNetwork = "private_network" of net::PrivateNetwork,
+    /// HK-13.
+    Sysctl = "sysctl" of programs::Sysctl,
+    /// HK-13.
+    KernelModule = "kernel-module" of programs::KernelModule,
+    /// HK-16.
+    Action = "action" of programs::Action,
+    /// HK-16.
+    Upgrade = "upgrade" of programs::Upgrade,
+    /// HK-16.
+    Reboot = "reboot" of programs::Reboot,
+}
+
+fn fields<T: serde::de::DeserializeOwned>(
+    kind: &'static str,
+    value: &serde_json::Value,
+) -> Result<T, KindError> {
+    T::deserialize(value).map_err(|e| KindError::Spec {
+        kind,
+        why: e.to_string(),
+    })
 }
 
 /// Why a resource cannot be read.
@@ -49,66 +140,28 @@ pub enum KindError {
     },
 }
 
-impl Resource {
-    /// Tells the kind.
-    ///
-    /// # Errors
-    /// [`KindError`].
-    pub fn read(&self) -> Result<Kind, KindError> {
-        fn spec<T: serde::de::DeserializeOwned>(
-            kind: &'static str,
-            value: &serde_json::Value,
-        ) -> Result<T, KindError> {
-            T::deserialize(value).map_err(|e| KindError::Spec {
-                kind,
-                why: e.to_string(),
-            })
-        }
-        match self.kind.as_str() {
-            "file" => spec("file", &self.spec).map(Kind::File),
-            "directory" => spec("directory", &self.spec).map(Kind::Directory),
-            "link" => spec("link", &self.spec).map(Kind::Link),
-            "probe" => spec("probe", &self.spec).map(Kind::Probe),
-            other => Err(KindError::Unknown(other.to_owned())),
-        }
-    }
-}
-
 impl Kind {
-    /// The word that stands in [`Resource::kind`].
-    #[must_use]
-    pub fn word(&self) -> &'static str {
-        match self {
-            Self::File(_) => "file",
-            Self::Directory(_) => "directory",
-            Self::Link(_) => "link",
-            Self::Probe(_) => "probe",
-        }
-    }
-
     /// The resource of a declaration.
     ///
     /// # Errors
     /// The fields cannot be written as JSON, which does not happen for these types.
     pub fn into_resource(self, name: ResourceName) -> Result<Resource, serde_json::Error> {
         let kind = self.word().to_owned();
-        let spec = match self {
-            Self::File(s) => serde_json::to_value(s),
-            Self::Directory(s) => serde_json::to_value(s),
-            Self::Link(s) => serde_json::to_value(s),
-            Self::Probe(s) => serde_json::to_value(s),
-        }?;
+        let spec = self.spec()?;
         Ok(Resource { name, kind, spec })
     }
 
-    /// The thing on the machine that only one resource may have (HR-6): the path; none for a probe.
+    /// The path on the machine that only one resource may have (HR-6); none for what is no path. What else only one
+    /// may have (a unit, a container's name) is checked where documents are.
     #[must_use]
     pub fn target(&self) -> Option<&str> {
         match self {
             Self::File(s) => Some(&s.path),
             Self::Directory(s) => Some(&s.path),
             Self::Link(s) => Some(&s.path),
-            Self::Probe(_) => None,
+            Self::Archive(s) => Some(&s.path),
+            Self::Bundle(s) => Some(&s.path),
+            _ => None,
         }
     }
 }
@@ -226,4 +279,8 @@ pub enum Ask {
     /// A command, argv; exit code 0 is healthy. It runs with the host's root as working directory and in
     /// `MESHPLAN_ROOT`.
     Command(Vec<String>),
+    /// A unit of the service manager; active is healthy.
+    Unit(String),
+    /// A container by its name; what its own healthcheck says.
+    Container(String),
 }

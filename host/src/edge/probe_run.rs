@@ -12,7 +12,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
 use super::command::{self, Command, How, cut};
-use crate::kinds::probe::{HttpTarget, http_target, validate};
+use crate::kinds::probe::{HttpTarget, NOT_ASKED_YET, http_target, validate};
 
 /// How many are asked at once.
 const AT_ONCE: usize = 8;
@@ -57,6 +57,8 @@ async fn one(probe: &Probe, root: &Path) -> (Health, String) {
                 .await
                 .unwrap_or_else(|_| bounded(probe.timeout_secs)),
         },
+        // Refused above.
+        Ask::Unit(_) | Ask::Container(_) => (Health::Unknown, NOT_ASKED_YET.to_owned()),
     }
 }
 

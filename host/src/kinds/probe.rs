@@ -22,6 +22,9 @@ pub struct HttpTarget {
     pub path: String,
 }
 
+/// Why a probe of a unit or a container is refused: the kinds that it asks are not here either.
+pub const NOT_ASKED_YET: &str = "this host cannot ask units and containers yet";
+
 /// Whether a probe can be asked at all.
 ///
 /// # Errors
@@ -50,6 +53,7 @@ pub fn validate(probe: &Probe) -> Result<(), String> {
             Some(program) if !program.is_empty() => Ok(()),
             _ => Err("the command names no program".to_owned()),
         },
+        Ask::Unit(_) | Ask::Container(_) => Err(NOT_ASKED_YET.to_owned()),
     }
 }
 

@@ -19,6 +19,8 @@ use super::validate::Record;
 mod composer;
 mod content;
 mod contents;
+mod kinds;
+mod left_out;
 mod lists;
 
 use composer::Good;
@@ -135,14 +137,14 @@ pub fn compose_tree(
     Ok(Arc::unwrap_or_clone(composed))
 }
 
-fn node(record: &Record, modules: BTreeMap<ModuleName, Made>) -> ComposedNode {
+fn node(record: &Record, modules: BTreeMap<ModuleName, Made>, left_out: Vec<LeftOut>) -> ComposedNode {
     let file = &record.file;
     ComposedNode {
         id: file.id.value,
         name: record.name.clone(),
         roles: file.roles.iter().map(|r| r.value.clone()).collect(),
         modules,
-        left_out: Vec::new(),
+        left_out,
         adopted: file.adopted,
         take: file.take.iter().map(|m| m.value.clone()).collect(),
         update_class: file.update_class,

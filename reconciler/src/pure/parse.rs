@@ -9,14 +9,19 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use meshplan_schemas::document::read::{self, Read};
-use meshplan_schemas::document::{FleetFile, ModuleFile, NodeFile, PlanFile, PolicyFile};
+use meshplan_schemas::document::signers::{self, Signer};
+use meshplan_schemas::document::texts::SecretName;
+use meshplan_schemas::document::{
+    ChecksFile, FleetFile, ModuleFile, NodeFile, PlanFile, PolicyFile, RetiredFile, RotationsFile,
+};
 use meshplan_schemas::finding::{Finding, Source, nearest};
-use meshplan_schemas::ident::{ModuleName, NodeName, PlanName, RoleName};
-use meshplan_schemas::limits::{BUNDLE_BYTES, DOCUMENT_BYTES};
+use meshplan_schemas::ident::{CheckName, ModuleName, NodeName, PlanName, RoleName};
+use meshplan_schemas::limits::DOCUMENT_BYTES;
 
 use super::source_tree::{Entry, EntryKind, SourceTree, shown_path};
 
 mod records;
+mod sealed;
 
 pub use records::ReadRecords;
 pub(super) use records::is_record;
@@ -65,6 +70,16 @@ pub struct Documents {
     pub modules: BTreeMap<ModuleName, ModuleFolder>,
     /// `plans/<plan>.toml`.
     pub plans: BTreeMap<PlanName, Document<PlanFile>>,
+    /// `rotations.toml`.
+    pub rotations: Option<Document<RotationsFile>>,
+    /// `checks/<name>.toml`.
+    pub checks: BTreeMap<CheckName, Document<ChecksFile>>,
+    /// `secrets/<name>.age`, by name: their paths.
+    pub secrets: BTreeMap<SecretName, String>,
+    /// `secrets/retired.toml`.
+    pub retired: Option<Document<RetiredFile>>,
+    /// The file that `[trust] allowed_signers` names; none where nothing is named or it is not there.
+    pub allowed_signers: Option<Document<Vec<Signer>>>,
     /// Something was wrong: nothing can be validated to the end.
     pub(super) broken: bool,
 }
@@ -88,6 +103,7 @@ pub fn parse(tree: &SourceTree, known: &mut ReadRecords) -> (Documents, Vec<Find
             None => reading.entry(path, entry),
         }
     }
+    reading.allowed_signers(tree);
     reading.module_folders();
     let Reading {
         mut documents,
@@ -103,7 +119,6 @@ pub fn parse(tree: &SourceTree, known: &mut ReadRecords) -> (Documents, Vec<Find
 struct Reading {
     documents: Documents,
     findings: Vec<Finding>,
-    module_bytes: BTreeMap<ModuleName, u64>,
 }
 
 impl Reading {
@@ -128,7 +143,7 @@ impl Reading {
     fn place(&mut self, path: &str, parts: &[&str], bytes: Option<&Arc<[u8]>>) {
         match parts {
             ["fleet.toml"] => self.documents.fleet = Some(self.document(path, bytes)),
-            ["rotations.toml"] => self.not_empty(path, bytes),
+            ["rotations.toml"] => self.documents.rotations = Some(self.document(path, bytes)),
             ["policy", "base.toml"] => self.documents.base = Some(self.document(path, bytes)),
             ["policy", "roles", file] if toml(file) => {
                 if let Some((name, document)) = self.named(path, file, bytes) {
@@ -158,19 +173,20 @@ impl Reading {
             ["modules", module, rest @ ..] if !rest.is_empty() => {
                 self.module_file(path, module, &rest.join("/"), bytes);
             }
-            ["checks" | "secrets", .., file] if !bystander(file) => {
-                let help =
-                    "it would have to be honoured, so it is not skipped in silence: take it out for now";
-                self.say(
-                    path,
-                    format!("`{}/` is not supported by this version yet", parts[0]),
-                    help,
-                );
+            ["checks", file] if toml(file) => {
+                if let Some((name, document)) = self.named(path, file, bytes) {
+                    self.documents.checks.insert(name, document);
+                }
+            }
+            ["secrets", "retired.toml"] => self.documents.retired = Some(self.document(path, bytes)),
+            ["secrets", between @ .., file] if !bystander(file) => {
+                self.secret(path, between, file, bytes);
             }
             [folder, .., file] if toml(file) => {
                 let expected = match *folder {
                     "policy" => "policy is `policy/base.toml` and `policy/roles/<role>.toml`",
                     "plans" => "plans are `plans/<plan>.toml`",
+                    "checks" => "checks are `checks/<name>.toml`",
                     _ => "modules are `modules/<module>/module.toml`",
                 };
                 self.say(path, "no document is expected here", expected);
@@ -271,15 +287,59 @@ impl Reading {
         }
     }
 
-    fn not_empty(&mut self, path: &str, bytes: Option<&Arc<[u8]>>) {
-        let says_something = |line: &[u8]| {
-            let line = line.trim_ascii();
-            !line.is_empty() && !line.starts_with(b"#")
+    fn secret(&mut self, path: &str, between: &[&str], file: &str, bytes: Option<&Arc<[u8]>>) {
+        let name = file.strip_suffix(".age").filter(|_| between.is_empty());
+        let Some(name) = name else {
+            let help =
+                "a secret is `secrets/<name>.age`, encrypted; beside it is `secrets/retired.toml` only";
+            self.say(path, "this is no secret", help);
+            return;
         };
-        if bytes.is_some_and(|bytes| bytes.split(|b| *b == b'\n').any(says_something)) {
-            let help = "it would have to be honoured, so it is not skipped in silence: empty it for now";
-            self.say(path, "rotations are not supported by this version yet", help);
+        match name.parse::<SecretName>() {
+            Ok(name) => {
+                self.documents.secrets.insert(name, path.to_owned());
+            }
+            Err(e) => self.say(
+                path,
+                format!("the file's name gives no name: {e}"),
+                "rename the file",
+            ),
         }
+        if let Some(bytes) = bytes {
+            self.findings.extend(sealed::finding(path, bytes));
+        }
+    }
+
+    /// The file that `[trust]` names, wherever it is.
+    fn allowed_signers(&mut self, tree: &SourceTree) {
+        let named = self.documents.fleet.as_ref().and_then(|d| d.read.as_ref());
+        let Some(path) = named
+            .and_then(|f| f.trust.allowed_signers.as_ref())
+            .map(|at| at.value.0.clone())
+        else {
+            return;
+        };
+        let Some(entry) = tree.get(&path) else {
+            return;
+        };
+        // What stands in a folder of ours has been looked at already.
+        let ours = path == "allowed_signers" || FOLDERS.iter().any(|f| path.starts_with(&format!("{f}/")));
+        let plain = if ours {
+            entry.kind == EntryKind::Blob
+        } else {
+            self.is_plain(&path, entry)
+        };
+        let shown = shown_path(path.as_bytes());
+        let source = match Source::new(&shown, Arc::clone(&entry.bytes)) {
+            Ok(source) if plain => source,
+            Ok(_) => Source::empty(&shown),
+            Err(finding) => {
+                self.findings.push(finding);
+                Source::empty(&shown)
+            }
+        };
+        let read = Some(signers::read(&source, &mut self.findings));
+        self.documents.allowed_signers = Some(Document { source, read });
     }
 
     fn module_file(&mut self, path: &str, module: &str, inside: &str, bytes: Option<&Arc<[u8]>>) {
@@ -300,12 +360,8 @@ impl Reading {
             return;
         }
         let bytes = bytes.map_or_else(|| Arc::from(&b""[..]), Arc::clone);
-        let sum = self.module_bytes.entry(name.clone()).or_default();
-        let before = *sum;
-        *sum = sum.saturating_add(u64::try_from(bytes.len()).unwrap_or(u64::MAX));
-        if before <= BUNDLE_BYTES && *sum > BUNDLE_BYTES {
-            let message = format!("with this file the module is larger than {BUNDLE_BYTES} bytes");
-            self.say(path, message, "large files belong into artifacts");
+        if inside.starts_with("secrets/") && inside.ends_with(".age") {
+            self.findings.extend(sealed::finding(path, &bytes));
         }
         let folder = self.documents.modules.entry(name).or_default();
         folder.files.insert(inside.to_owned(), bytes);

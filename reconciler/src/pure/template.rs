@@ -202,9 +202,6 @@ impl RenderError {
             ErrorKind::TemplateNotFound => {
                 Some("a template can include the templates of its own module's folder")
             }
-            ErrorKind::UnknownFunction if message.contains("secret") => {
-                Some("secrets are not supported by this version yet")
-            }
             _ => None,
         };
         Self {

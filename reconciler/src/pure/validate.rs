@@ -14,12 +14,20 @@ use meshplan_schemas::policy::FleetPolicy;
 use super::parse::Documents;
 
 mod alone;
+mod checks;
 mod fleet;
+mod kinds;
 mod modules;
 mod nodes;
+mod not_yet;
+mod plan_keys;
 mod plans;
 mod policies;
+mod rotations;
+mod sections;
 pub(super) mod settings;
+
+pub(super) use kinds::packing;
 
 /// A tree whose documents fit each other.
 #[derive(Debug, Clone)]
@@ -115,7 +123,12 @@ pub fn validate(documents: Documents) -> Result<Validated, Vec<Finding>> {
     let identities = nodes::check(&documents, &names, &mut findings);
     modules::check(&documents, &names, &mut findings);
     modules::check_targets(&documents, &memberships, &mut findings);
+    kinds::takeovers(&documents, &memberships, &mut findings);
     settings::check(&documents, &memberships, &mut findings);
+    sections::check(&documents, &names, &mut findings);
+    rotations::check(&documents, &names, &mut findings);
+    checks::check(&documents, &names, &mut findings);
+    not_yet::check(&documents, &mut findings);
     let policy = policies::check(&documents, &names, &mut findings);
     let plans = plans::check(&documents, &names, fleet.as_ref(), &mut findings);
     if !documents.broken {

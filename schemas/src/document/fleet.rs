@@ -5,13 +5,18 @@ use serde::{Deserialize, Serialize};
 use toml::Spanned;
 use toml::de::DeValue;
 
-use super::read::{At, Read, Reader, RefusedKey, table};
+use super::read::{At, Read, Reader, table};
 use super::scalar::{Int, Secs, SomeSecs};
+use super::texts::TreePath;
 use super::var::Vars;
 use crate::fleet_list::Author;
 use crate::ident::{FleetName, KeyId};
 use crate::key::SigningKey;
 use crate::limits::SCHEMA;
+
+pub mod sections;
+
+use sections::{BoundsFile, ComponentFile, NeighboursFile, Notifies, RootFile, SecretsFile};
 
 /// The fleet, read and checked.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -34,6 +39,12 @@ pub struct FleetDoc {
     pub rotation: RotationDefaults,
     /// `[trust] timestamp_valid_secs` (SG-9).
     pub timestamp_valid_secs: u32,
+    /// `[secrets] recipient`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub recipient: Option<String>,
+    /// `[limits] bundle_mib`, where the fleet gives it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bundle_mib: Option<u32>,
 }
 
 /// `[config_mgmt]`, with its defaults (FR-16).
@@ -83,20 +94,9 @@ pub struct RotationDefaults {
     pub require_trusted_clock_for_scheduled_activation: bool,
 }
 
-const NOT_YET: &str = "`{}` is not supported by this version yet";
-/// Keys of page 01 that must not be dropped in silence.
-const LATER: &[RefusedKey] = &[
-    ("components", NOT_YET),
-    ("secrets", NOT_YET),
-    ("roots", NOT_YET),
-    ("root_threshold", NOT_YET),
-    ("notify", NOT_YET),
-    ("max_removals", NOT_YET),
-];
-
 table! {
     /// The fleet, as it is written: `fleet.toml`.
-    pub struct FleetFile refuses LATER;
+    pub struct FleetFile;
     /// The version of the formats.
     "schema" schema: FormatVersion,
     /// The fleet's name; must equal what the reconciler's own configuration says.
@@ -115,6 +115,18 @@ table! {
     "rotation" rotation: RotationFile,
     /// Whose commits and signatures count.
     "trust" trust: TrustFile,
+    /// Keys that are kept offline.
+    "roots" roots: Vec<At<RootFile>>,
+    /// Other repositories whose commits are delivered.
+    "components" components: Vec<At<ComponentFile>>,
+    /// Secrets at rest in the repository.
+    "secrets" secrets: SecretsFile,
+    /// Where messages go, by a name of one's own.
+    "notify" notify: Notifies,
+    /// Talk between hosts; off where it is left out.
+    "neighbours" neighbours: Option<At<NeighboursFile>>,
+    /// Bounds that a fleet may raise.
+    "limits" limits: BoundsFile,
     /// Values for settings and templates, for every node.
     "vars" vars: Vars,
 }
@@ -164,11 +176,13 @@ table! {
     /// Whether commits must be signed: `off`, `tip` or `every`.
     "signed_commits" signed_commits: Option<At<SignedCommits>>,
     /// The file that names who may sign commits.
-    "allowed_signers" allowed_signers: Option<At<String>>,
+    "allowed_signers" allowed_signers: Option<At<TreePath>>,
     /// How long a timestamp holds.
     "timestamp_valid_secs" timestamp_valid_secs: SomeSecs = Int(2_592_000),
     /// How many authors must sign an order.
     "threshold" threshold: Option<At<Int<1, 100>>>,
+    /// How many roots must sign what changes authors, roots or thresholds.
+    "root_threshold" root_threshold: Option<At<Int<1, 100>>>,
 }
 
 /// `signed_commits`.

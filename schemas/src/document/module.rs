@@ -9,49 +9,43 @@ use toml::de::DeValue;
 
 use super::read::{At, Read, Reader, RefusedKey, table};
 use super::scalar::{FileMode, HostPort, Identifier, Int, Owner, PlainUrl, SourcePath, TargetPath};
+use super::texts::{Argv, SecretName, UnitName};
 use super::var::Var;
+use super::words::words;
 use crate::declaration::Mode;
 use crate::ident::{ModuleName, ResourceId, RoleName};
 
-macro_rules! kinds_later {
-    ($($kind:literal),+) => {
-        &[$(($kind, "the kind `{}` is not supported by this version")),+]
-    };
-}
-/// Kinds of page 06 that this build does not know.
-const KINDS_LATER: &[RefusedKey] = kinds_later!(
-    "user",
-    "group",
-    "package",
-    "archive",
-    "bundle",
-    "service",
-    "process",
-    "container",
-    "network",
-    "volume",
-    "filter",
-    "private_network",
-    "sysctl",
-    "kernel-module",
-    "action",
-    "upgrade",
-    "reboot"
-);
-const RESOURCE_LATER: &[RefusedKey] = &[
-    ("not_reversible", "`{}` is not supported by this version yet"),
-    ("forward_only", "`{}` is not supported by this version yet"),
-];
+pub mod accounts;
+pub mod bundles;
+pub mod containers;
+pub mod entry;
+pub mod net;
+pub mod programs;
+pub mod resource_table;
+
+pub use accounts::{GroupResource, PackageResource, UserResource};
+pub use bundles::{ArchiveResource, BundleResource, BundleSource};
+pub use containers::{ContainerResource, NetworkResource, VolumeResource};
+pub use entry::Entry;
+pub use net::{FilterResource, PrivateNetworkResource};
+pub use programs::{
+    ActionResource, KernelModuleResource, ProcessResource, RebootResource, ServiceResource, SysctlResource,
+    UpgradeResource,
+};
+use resource_table::resource;
+
+/// Words that are no kinds, with the kind that is meant.
+const NO_KINDS: &[RefusedKey] = &[programs::NO_CRON];
 
 table! {
     /// A module, as it is written: `modules/<module>/module.toml`.
-    pub struct ModuleFile refuses KINDS_LATER;
+    pub struct ModuleFile refuses NO_KINDS;
     /// What it is for.
     "description" description: Option<String>,
     /// Modules of the same node that come before it.
     "after" after: Vec<At<ModuleName>>,
     /// Capabilities that the machine must have.
-    "requires" requires: Vec<At<String>>,
+    "requires" requires: Vec<At<MachineAbility>>,
     /// Roles that bring this module.
     "roles" roles: Vec<At<RoleName>>,
     /// `observe`: says what would change and changes nothing.
@@ -68,19 +62,85 @@ table! {
     "link" links: Vec<LinkResource>,
     /// Probes: they change nothing, they feed confirm and looks.
     "probe" probes: Vec<ProbeResource>,
+    /// Users.
+    "user" users: Vec<UserResource>,
+    /// Groups.
+    "group" groups: Vec<GroupResource>,
+    /// Packages.
+    "package" packages: Vec<PackageResource>,
+    /// Archives, unpacked.
+    "archive" archives: Vec<ArchiveResource>,
+    /// Folders put in place whole.
+    "bundle" bundles: Vec<BundleResource>,
+    /// Units that the machine has.
+    "service" services: Vec<ServiceResource>,
+    /// Programs as units of the host's own.
+    "process" processes: Vec<ProcessResource>,
+    /// Containers.
+    "container" containers: Vec<ContainerResource>,
+    /// Networks of containers.
+    "network" networks: Vec<NetworkResource>,
+    /// Volumes of containers.
+    "volume" volumes: Vec<VolumeResource>,
+    /// The machine's filter.
+    "filter" filters: Vec<FilterResource>,
+    /// Private networks.
+    "private_network" private_networks: Vec<PrivateNetworkResource>,
+    /// Kernel settings.
+    "sysctl" sysctls: Vec<SysctlResource>,
+    /// Modules of the kernel.
+    "kernel-module" kernel_modules: Vec<KernelModuleResource>,
+    /// Steps at the level of the machine.
+    "action" actions: Vec<ActionResource>,
+    /// Upgrades of the machine's packages.
+    "upgrade" upgrades: Vec<UpgradeResource>,
+    /// Reboots.
+    "reboot" reboots: Vec<RebootResource>,
 }
 
-table! {
+words! {
+    /// What a machine must be able to do (HR-10).
+    pub enum MachineAbility {
+        /// Docker or Podman answers.
+        ContainerRuntime = "container-runtime",
+        /// systemd runs it.
+        Systemd = "systemd",
+        /// It can run virtual machines.
+        Virtualisation = "virtualisation",
+        /// It has nftables.
+        Nftables = "nftables",
+        /// NetworkManager has the uplink.
+        NetworkManager = "uplink-networkmanager",
+        /// systemd-networkd has the uplink.
+        Networkd = "uplink-systemd-networkd",
+        /// dhcpcd has the uplink.
+        Dhcpcd = "uplink-dhcpcd",
+        /// Debian's packages.
+        Apt = "package-apt",
+        /// Fedora's packages.
+        Dnf = "package-dnf",
+        /// Arch's packages.
+        Pacman = "package-pacman",
+        /// Alpine's packages.
+        Apk = "package-apk",
+        /// openSUSE's packages.
+        Zypper = "package-zypper",
+        /// The kernel has WireGuard.
+        Wireguard = "kernel-wireguard",
+    }
+}
+
+resource! {
     /// A file.
-    pub struct FileResource refuses RESOURCE_LATER;
-    /// Its name in the module.
-    "id" id: At<ResourceId>,
+    pub struct FileResource;
     /// Absolute path on the node.
     "path" path: At<TargetPath>,
     /// A file of the module's folder; one that ends in `.j2` is rendered.
     "source" source: Option<At<SourcePath>>,
     /// The content itself, instead of `source`.
     "content" content: Option<At<String>>,
+    /// A secret that is the content, instead of `source`: its file's name without `.age`, of the module or the fleet.
+    "secret" secret: Option<At<SecretName>>,
     /// Octal digits, as `"0644"`.
     "mode" mode: FileMode = FileMode("0644".to_owned()),
     /// User name or number.
@@ -97,11 +157,9 @@ table! {
     "validate" validate: Option<At<String>>,
 }
 
-table! {
+resource! {
     /// A directory.
-    pub struct DirectoryResource refuses RESOURCE_LATER;
-    /// Its name in the module.
-    "id" id: At<ResourceId>,
+    pub struct DirectoryResource;
     /// Absolute path on the node.
     "path" path: At<TargetPath>,
     /// Octal digits, as `"0755"`.
@@ -112,22 +170,18 @@ table! {
     "group" group: Option<Owner>,
 }
 
-table! {
+resource! {
     /// A symbolic link.
-    pub struct LinkResource refuses RESOURCE_LATER;
-    /// Its name in the module.
-    "id" id: At<ResourceId>,
+    pub struct LinkResource;
     /// Absolute path of the link.
     "path" path: At<TargetPath>,
     /// What it points at.
     "target" target: At<String>,
 }
 
-table! {
-    /// A probe: exactly one of `http`, `tcp`, `command`.
+resource! {
+    /// A probe: exactly one of `http`, `tcp`, `command`, `unit`, `container`.
     pub struct ProbeResource;
-    /// Its name in the module.
-    "id" id: At<ResourceId>,
     /// A GET of this address on the node.
     "http" http: Option<At<PlainUrl>>,
     /// The status that counts as healthy; with `http` only, 200 where it is left out.
@@ -135,7 +189,11 @@ table! {
     /// A connection to `host:port`.
     "tcp" tcp: Option<At<HostPort>>,
     /// A command as an array; exit code 0 is healthy.
-    "command" command: Option<At<Vec<String>>>,
+    "command" command: Option<At<Argv>>,
+    /// A unit of the machine; active is healthy.
+    "unit" unit: Option<At<UnitName>>,
+    /// A container of the module; what its healthcheck says.
+    "container" container: Option<At<ResourceId>>,
     /// After how long no answer is "no".
     "timeout_secs" timeout_secs: Int<1, 3600> = Int(5),
 }

@@ -7,9 +7,12 @@ use serde::{Deserialize, Serialize};
 use toml::Spanned;
 use toml::de::DeValue;
 
-use super::read::{At, Read, Reader, RefusedKey, table};
-use super::scalar::{Int, SomeSecs};
-use crate::ident::{ModuleName, NodeName, PlanName, RoleName};
+use super::policy::MaintenanceWindow;
+use super::read::{At, Read, Reader, table};
+use super::scalar::{Identifier, Int, SomeSecs};
+use crate::ident::{ModuleName, NodeName, PlanName, ResourceName, RoleName};
+
+use super::words::words as word_type;
 
 /// A deploy plan, read and checked.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -171,19 +174,11 @@ pub enum Wait {
     Sent,
 }
 
-const NOT_YET: &str = "`{}` is not supported by this version yet";
-/// Keys of page 03 that must not be dropped in silence.
-const PLAN_LATER: &[RefusedKey] = &[
-    ("window", NOT_YET),
-    ("max_removals", NOT_YET),
-    ("revert_pr", NOT_YET),
-];
-const STAGE_LATER: &[RefusedKey] = &[("budget", NOT_YET), ("spread_links", NOT_YET)];
-
 table! {
     /// A deploy plan, as it is written: `plans/<plan>.toml`.
-    pub struct PlanFile refuses PLAN_LATER;
-    /// What it covers: `module:<name>`, `policy`, `list`, `gate`, or `*` for all that no other plan covers.
+    pub struct PlanFile;
+    /// What it covers: `module:<name>`, `policy`, `list`, `gate`, `component:<repo>`, or `*` for all that no other plan
+    /// covers.
     "covers" covers: Vec<At<Covers>>,
     /// The verdict it wants first: `own`, `none`, or the names of statuses on the head.
     "check" check: Check = Check::Own,
@@ -200,11 +195,93 @@ table! {
     "canary" canary: Canary = Canary::Replaced,
     /// The stages, in order; at least one.
     "stage" stages: Vec<At<StageFile>>,
+    /// When stages may open; at any time where it is left out.
+    "window" window: Option<At<MaintenanceWindow>>,
+    /// Above how many removals somebody must have allowed them.
+    "max_removals" max_removals: Option<At<MaxRemovalsFile>>,
+    /// A roll-back also opens a pull request that reverts the commit.
+    "revert_pr" revert_pr: At<bool> = At { value: false, span: 0..0 },
+    /// What becomes of a new head that drops delivered commits.
+    "history_rewritten" history_rewritten: At<Rewritten> = At { value: Rewritten::Hold, span: 0..0 },
+    /// What proves that a machine can still be reached.
+    "confirm" confirm: At<ConfirmBy> = At { value: ConfirmBy::Session, span: 0..0 },
+    /// The probe that proves it, with `confirm = "probe"`: `<module>.<id>`.
+    "confirm_probe" confirm_probe: Option<At<ResourceName>>,
+}
+
+word_type! {
+    /// What becomes of a delivery whose commit dropped delivered ones from the branch (FG-3).
+    pub enum Rewritten {
+        /// It is held.
+        Hold = "hold",
+        /// It is walked like any other.
+        Walk = "walk",
+    }
+}
+
+word_type! {
+    /// What proves that a machine can still be reached after a change (EP-2, HR-13).
+    pub enum ConfirmBy {
+        /// A fresh session of its own.
+        Session = "session",
+        /// A session from a neighbour as well.
+        Neighbour = "neighbour",
+        /// A probe: for the machine that the reconciler runs on.
+        Probe = "probe",
+    }
+}
+
+table! {
+    /// Above how many removals somebody must have allowed them (FR-12).
+    pub struct MaxRemovalsFile;
+    /// Resources of one node.
+    "resources" resources: Int<0, 1_000_000> = Int(10),
+    /// Nodes of the fleet: a number, or a share of which at least one is meant.
+    "nodes" nodes: At<Amount> = At { value: Amount::Percent(10), span: 0..0 },
+}
+
+table! {
+    /// A bound on how many machines are disturbed at once (DL-17).
+    pub struct BudgetFile;
+    /// What is counted together: `var:<key of [vars]>`.
+    "per" per: At<BudgetPer>,
+    /// How many of them may be down: a number, or a share rounded down.
+    "max_unavailable" max_unavailable: At<Amount>,
+}
+
+/// `per` of a budget.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BudgetPer(pub Identifier);
+
+impl FromStr for BudgetPer {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.split_once(':') {
+            Some(("var", name)) => name.parse().map(Self).map_err(str::to_owned),
+            _ => Err("a budget is counted by `var:<key of [vars]>`".to_owned()),
+        }
+    }
+}
+impl Read for BudgetPer {
+    fn read(value: &Spanned<DeValue<'_>>, reader: &mut Reader<'_>) -> Option<Self> {
+        reader.parsed(value, Self::from_str)
+    }
+}
+impl JsonSchema for BudgetPer {
+    fn inline_schema() -> bool {
+        true
+    }
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "BudgetPer".into()
+    }
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": "string", "pattern": "^var:[a-z_][a-z0-9_]{0,62}$" })
+    }
 }
 
 table! {
     /// One stage: which machines, and when they have passed.
-    pub struct StageFile refuses STAGE_LATER;
+    pub struct StageFile;
     /// Its name.
     "name" name: At<PlanName>,
     /// Machines by name.
@@ -229,6 +306,10 @@ table! {
     "batch" batch: Option<At<Amount>>,
     /// `sent`: told, and on.
     "wait" wait: At<Wait> = At { value: Wait::Passed, span: 0..0 },
+    /// How many machines may be disturbed at once.
+    "budget" budget: Vec<At<BudgetFile>>,
+    /// The two ends of one link are not restarted together.
+    "spread_links" spread_links: At<bool> = At { value: false, span: 0..0 },
 }
 
 table! {

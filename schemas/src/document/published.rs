@@ -4,25 +4,47 @@ use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde_json::{Map, Value, json};
 
-use super::{FleetFile, ModuleFile, NodeFile, PlanFile, PolicyFile};
+use super::{ChecksFile, FleetFile, ModuleFile, NodeFile, PlanFile, PolicyFile, RetiredFile, RotationsFile};
 
 /// The names that [`schema`] knows.
-pub const NAMES: [&str; 5] = ["fleet", "module", "node", "plan", "policy"];
+pub const NAMES: [&str; 8] = [
+    "checks",
+    "fleet",
+    "module",
+    "node",
+    "plan",
+    "policy",
+    "retired",
+    "rotations",
+];
 
 /// The JSON Schema of a kind of document, as text that ends in a line end.
 #[must_use]
 pub fn schema(name: &str) -> Option<String> {
-    let schema = match name {
+    let schema = schema_of(name)?;
+    let mut text = serde_json::to_string_pretty(&schema).ok()?;
+    text.push('\n');
+    Some(text)
+}
+
+/// The JSON Schema of a kind of document as a value; null for a name that is none of [`NAMES`].
+#[must_use]
+pub fn value(name: &str) -> Value {
+    schema_of(name).map(Schema::to_value).unwrap_or_default()
+}
+
+fn schema_of(name: &str) -> Option<Schema> {
+    Some(match name {
+        "checks" => made::<ChecksFile>(name),
         "fleet" => made::<FleetFile>(name),
         "module" => made::<ModuleFile>(name),
         "node" => made::<NodeFile>(name),
         "plan" => made::<PlanFile>(name),
         "policy" => made::<PolicyFile>(name),
+        "retired" => made::<RetiredFile>(name),
+        "rotations" => made::<RotationsFile>(name),
         _ => return None,
-    };
-    let mut text = serde_json::to_string_pretty(&schema).ok()?;
-    text.push('\n');
-    Some(text)
+    })
 }
 
 fn made<T: JsonSchema>(name: &str) -> Schema {

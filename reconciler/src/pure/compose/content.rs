@@ -1,49 +1,44 @@
 //! The content of one module on one node: its resources with their bytes (page 06 has the kinds).
 
 use meshplan_schemas::declaration::{Mode, ModuleContent};
-use meshplan_schemas::document::module::{DirectoryResource, FileResource, LinkResource, ProbeResource};
+use meshplan_schemas::document::module::{
+    DirectoryResource, Entry, FileResource, LinkResource, ModuleFile, ProbeResource,
+};
 use meshplan_schemas::document::read::At;
 use meshplan_schemas::document::scalar::Int;
-use meshplan_schemas::ident::{ModuleName, ResourceId, ResourceName};
+use meshplan_schemas::ident::ResourceName;
 use meshplan_schemas::resource::{Ask, Content, Directory, File, Kind, Link, Probe, Resource};
 
+use super::kinds::{self, Place};
 use crate::pure::template::{RenderError, SUFFIX};
 use crate::pure::validate::Module;
 
 /// The resources of a module in the order in which they stand in its document.
 pub(super) fn content(
-    name: &ModuleName,
-    module: &Module,
+    place: Place<'_>,
     observe: bool,
     mut render: impl FnMut(&str) -> Result<Vec<u8>, RenderError>,
 ) -> Result<ModuleContent, RenderError> {
+    let Place { name, module, .. } = place;
     let document = &module.file;
-    let mut kinds: Vec<(&At<ResourceId>, Kind)> = Vec::new();
-    for resource in &document.files {
-        kinds.push((&resource.id, Kind::File(file(module, resource, &mut render)?)));
-    }
-    kinds.extend(
-        document
-            .directories
-            .iter()
-            .map(|r| (&r.id, Kind::Directory(directory(r)))),
-    );
-    kinds.extend(document.links.iter().map(|r| (&r.id, Kind::Link(link(r)))));
-    kinds.extend(
-        document
-            .probes
-            .iter()
-            .filter_map(|r| Some((&r.id, Kind::Probe(probe(r)?)))),
-    );
-    kinds.sort_by_key(|(id, _)| id.span.start);
-    let resources = kinds.into_iter().filter_map(|(id, kind)| {
-        let name = ResourceName {
-            module: name.clone(),
-            id: id.value.clone(),
+    let mut resources: Vec<Resource> = Vec::new();
+    for entry in document.entries() {
+        let id = entry.common().id().value.clone();
+        let kinds = match entry {
+            Entry::File(r) => vec![(id, Kind::File(file(module, r, &mut render)?))],
+            Entry::Directory(r) => vec![(id, Kind::Directory(directory(r)))],
+            Entry::Link(r) => vec![(id, Kind::Link(link(r)))],
+            Entry::Probe(r) => probe(document, r)
+                .map(|probe| (id, Kind::Probe(probe)))
+                .into_iter()
+                .collect(),
+            other => kinds::kinds(place, other),
         };
-        kind.into_resource(name).ok()
-    });
-    let resources: Vec<Resource> = resources.collect();
+        resources.extend(kinds.into_iter().filter_map(|(id, kind)| {
+            let module = name.clone();
+            kind.into_resource(ResourceName { module, id }).ok()
+        }));
+    }
     Ok(ModuleContent {
         module: name.clone(),
         mode: if observe { Mode::Observe } else { Mode::Apply },
@@ -103,7 +98,7 @@ fn link(resource: &LinkResource) -> Link {
 }
 
 /// None where it asks nothing, which validation has refused.
-fn probe(resource: &ProbeResource) -> Option<Probe> {
+fn probe(module: &ModuleFile, resource: &ProbeResource) -> Option<Probe> {
     let ask = match (&resource.http, &resource.tcp, &resource.command) {
         (Some(url), _, _) => Ask::Http {
             url: url.value.0.clone(),
@@ -115,7 +110,16 @@ fn probe(resource: &ProbeResource) -> Option<Probe> {
             },
         },
         (None, Some(address), _) => Ask::Tcp(address.value.0.clone()),
-        (None, None, command) => Ask::Command(command.as_ref()?.value.clone()),
+        (None, None, Some(command)) => Ask::Command(command.value.0.clone()),
+        (None, None, None) => match (&resource.unit, &resource.container) {
+            (Some(unit), _) => Ask::Unit(unit.value.0.clone()),
+            (None, wanted) => {
+                let wanted = &wanted.as_ref()?.value;
+                let container = module.containers.iter().find(|c| c.id.value == *wanted)?;
+                let name = container.name.as_ref().map(|at| at.value.0.clone());
+                Ask::Container(name.unwrap_or_else(|| wanted.to_string()))
+            }
+        },
     };
     Some(Probe {
         ask,

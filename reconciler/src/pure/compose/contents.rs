@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
-use meshplan_schemas::declaration::Mode;
+use meshplan_schemas::declaration::{LeftOut, Mode};
 use meshplan_schemas::digest::Digest;
 use meshplan_schemas::document::var::Var;
 use meshplan_schemas::finding::Finding;
@@ -16,7 +16,8 @@ use meshplan_schemas::ident::{ModuleName, NodeId, NodeName};
 use serde_json::json;
 
 use super::content::content;
-use super::{ComposedNode, Made, node};
+use super::kinds::{self, Place};
+use super::{ComposedNode, Made, left_out, node};
 use crate::pure::template::{Budget, RenderError, Shared, Templates};
 use crate::pure::validate::{Module, Record, Validated, settings};
 
@@ -39,12 +40,38 @@ pub(super) struct Contents {
 #[derive(Debug)]
 struct OfModule {
     templates: Arc<Templates>,
+    /// Why it is left out on every node that has it.
+    left_out: Option<(String, Finding)>,
+    /// Its content differs from node to node by more than settings; and it hangs on what other nodes are.
+    reads: Reads,
     /// The digest of each file of the folder, by its path in it.
     files: Arc<BTreeMap<String, Digest>>,
     /// By whether it only observes, and what fed it; empty where a template reads `node`.
     made: BTreeMap<(bool, Arc<Fed>), OnNode>,
     /// What feeds it, over all its nodes: how many by each.
     fed: BTreeMap<Arc<Fed>, usize>,
+}
+
+/// What the content of a module hangs on beside its settings.
+#[derive(Debug, Clone, Copy)]
+struct Reads {
+    /// The node that it is for.
+    node: bool,
+    /// All nodes.
+    nodes: bool,
+    /// The fleet's name and `[vars]`.
+    fleet: bool,
+}
+
+impl Reads {
+    fn of(module: &Module, templates: &Templates) -> Self {
+        let peers = kinds::reads_the_nodes(module);
+        Self {
+            node: templates.read("node") || peers,
+            nodes: templates.read("nodes") || peers,
+            fleet: templates.read("fleet"),
+        }
+    }
 }
 
 /// What one module is on a node.
@@ -86,7 +113,7 @@ impl Contents {
     ) -> Result<(Self, Vec<Finding>), Vec<Finding>> {
         let (mut contents, steady, mut known) = Self::carried_over(validated, before)?;
         let mut budget = Budget::after(contents.bytes);
-        let shared = Shared::of(validated, contents.any_reads("nodes"));
+        let shared = Shared::of(validated, contents.read_all_nodes());
         let mut failed = Failed::new();
         for record in validated.nodes() {
             let id = record.file.id.value;
@@ -118,6 +145,11 @@ impl Contents {
         contents.bytes = contents.count_bytes();
         let mut warnings = validated.warnings().to_vec();
         warnings.extend(contents.dear(validated));
+        let left_out = contents
+            .modules
+            .values()
+            .filter_map(|module| module.left_out.as_ref());
+        warnings.extend(left_out.map(|(_, finding)| finding.clone()));
         warnings.sort();
         if failed.is_empty() {
             return Ok((contents, warnings));
@@ -160,8 +192,8 @@ impl Contents {
                 .filter(|_| same);
             let (templates, files, made) = match known {
                 Some(known) => {
-                    let reads = |variable| known.templates.read(variable);
-                    let stands = (same_fleet || !reads("fleet")) && (same_nodes || !reads("nodes"));
+                    let reads = known.reads;
+                    let stands = (same_fleet || !reads.fleet) && (same_nodes || !reads.nodes);
                     // Settings come from the fleet's `[vars]` too; a content that was made is found by their values.
                     if stands && (same_fleet || module.file.settings.0.is_empty()) {
                         steady.insert(name.clone());
@@ -182,6 +214,8 @@ impl Contents {
                 },
             };
             let of_module = OfModule {
+                left_out: left_out::reason(name, module, &templates),
+                reads: Reads::of(module, &templates),
                 templates,
                 files,
                 made,
@@ -212,7 +246,7 @@ impl Contents {
         validated: &Validated,
         record: &Record,
     ) -> Option<(Arc<ComposedNode>, Vec<ModuleName>)> {
-        if self.any_reads("nodes") {
+        if self.read_all_nodes() {
             return None;
         }
         let shared = Shared::of(validated, false);
@@ -261,10 +295,8 @@ impl Contents {
             + self.nodes.values().map(|node| node.bytes).sum::<usize>()
     }
 
-    fn any_reads(&self, variable: &str) -> bool {
-        self.modules
-            .values()
-            .any(|module| module.templates.read(variable))
+    fn read_all_nodes(&self) -> bool {
+        self.modules.values().any(|module| module.reads.nodes)
     }
 
     /// The modules of a node. What cannot be rendered is missing here and stands in `failed`.
@@ -276,15 +308,23 @@ impl Contents {
         budget: &mut Budget,
         failed: &mut Failed,
     ) -> NodeMade {
-        let (mut modules, mut all_fed, mut bytes) = (BTreeMap::new(), Vec::new(), 0);
+        let (mut modules, mut left_out, mut all_fed, mut bytes) =
+            (BTreeMap::new(), Vec::new(), Vec::new(), 0);
         for name in record.modules.iter() {
             let (Some(module), Some(of_module)) = (validated.modules().get(name), self.modules.get_mut(name))
             else {
                 continue;
             };
+            if let Some((reason, _)) = &of_module.left_out {
+                left_out.push(LeftOut {
+                    module: name.clone(),
+                    reason: reason.clone(),
+                });
+                continue;
+            }
             let resolved: Vec<(&str, Option<&Var>)> =
                 settings::resolve(&module.file, validated.fleet_vars(), &record.file.vars).collect();
-            let own = of_module.templates.read("node");
+            let own = of_module.reads.node;
             let fed = of_module.shared(fed(&resolved, record, own));
             all_fed.push((name.clone(), Arc::clone(&fed)));
             let observe = module.file.mode == Mode::Observe || record.file.mode == Mode::Observe;
@@ -296,9 +336,13 @@ impl Contents {
             let context = || shared.context(record, &resolved);
             let before = budget.left();
             let templates = &of_module.templates;
-            let made = content(name, module, observe, |path| {
-                templates.render(path, context(), budget)
-            });
+            let place = Place {
+                validated,
+                name,
+                module,
+                record,
+            };
+            let made = content(place, observe, |path| templates.render(path, context(), budget));
             let put_out = before - budget.left();
             match made.map(|content| (Digest::of_value(&content), content)) {
                 Ok((Ok(digest), content)) => {
@@ -319,7 +363,7 @@ impl Contents {
             }
         }
         NodeMade {
-            composed: node(record, modules),
+            composed: node(record, modules, left_out),
             fed: all_fed,
             bytes,
         }
@@ -364,7 +408,7 @@ impl Contents {
             return Ok(None);
         };
         let fleet_vars: BTreeMap<&str, &Var> = (validated.fleet_vars().0.iter())
-            .filter(|_| of_module.templates.read("fleet"))
+            .filter(|_| of_module.reads.fleet)
             .map(|(name, at)| (name.as_str(), &at.value))
             .collect();
         let fed: Vec<&Fed> = of_module.fed.keys().map(AsRef::as_ref).collect();

@@ -1,10 +1,8 @@
-//! `fleet.toml` by itself: who signs, what this build can honour, the defaults resolved.
+//! `fleet.toml` by itself: who signs, the defaults resolved.
 
 use std::collections::BTreeMap;
 
-use meshplan_schemas::document::fleet::{ConfigMgmt, FleetDoc, FleetFile, RotationDefaults, SignedCommits};
-use meshplan_schemas::document::read::At;
-use meshplan_schemas::document::scalar::Int;
+use meshplan_schemas::document::fleet::{ConfigMgmt, FleetDoc, FleetFile, RotationDefaults};
 use meshplan_schemas::finding::{Finding, Source};
 use meshplan_schemas::fleet_list::Author;
 
@@ -19,7 +17,6 @@ pub(super) fn check(documents: &Documents, findings: &mut Vec<Finding>) -> Optio
     };
     let file = document.read.as_ref()?;
     check_authors(file, &document.source, findings);
-    check_later(file, &document.source, findings);
     let mgmt = &file.config_mgmt;
     let rotation = &file.rotation;
     Some(FleetDoc {
@@ -50,6 +47,8 @@ pub(super) fn check(documents: &Documents, findings: &mut Vec<Finding>) -> Optio
                 .require_trusted_clock_for_scheduled_activation,
         },
         timestamp_valid_secs: file.trust.timestamp_valid_secs.0,
+        recipient: file.secrets.recipient.as_ref().map(|at| at.value.0.clone()),
+        bundle_mib: file.limits.bundle_mib.map(|mib| mib.0),
     })
 }
 
@@ -77,24 +76,5 @@ fn check_authors(file: &FleetFile, source: &Source, findings: &mut Vec<Finding>)
             );
             findings.push(source.error(author.span.clone(), message));
         }
-    }
-}
-
-/// What would have to be honoured for safety, and cannot be yet.
-fn check_later(file: &FleetFile, source: &Source, findings: &mut Vec<Finding>) {
-    if let Some(At { value, span }) = &file.trust.signed_commits
-        && *value != SignedCommits::Off
-    {
-        let message = "`signed_commits` other than \"off\" is not supported by this version yet";
-        findings.push(source.error(span.clone(), message));
-    }
-    if let Some(At {
-        value: Int(threshold),
-        span,
-    }) = &file.trust.threshold
-        && *threshold > 1
-    {
-        let message = "a `threshold` above 1 is not supported by this version yet";
-        findings.push(source.error(span.clone(), message));
     }
 }

@@ -8,11 +8,11 @@ use meshplan_schemas::document::plan::{
 use meshplan_schemas::document::read::At;
 use meshplan_schemas::document::scalar::Int;
 use meshplan_schemas::document::{FleetDoc, NodeFile};
-use meshplan_schemas::finding::{Finding, Source};
+use meshplan_schemas::finding::{Finding, Source, did_you_mean};
 use meshplan_schemas::fleet_list::UpdateClass;
 use meshplan_schemas::ident::PlanName;
 
-use super::Names;
+use super::{Names, plan_keys};
 use crate::pure::parse::{Documents, NodeDocument};
 
 pub(super) fn check(
@@ -33,7 +33,8 @@ pub(super) fn check(
             continue;
         };
         let source = &document.source;
-        check_covers(source, file, names, &mut covered, findings);
+        check_covers((documents, names), source, file, &mut covered, findings);
+        plan_keys::check(documents, source, file, findings);
         check_stages(source, file, names, findings);
         if file
             .covers
@@ -50,9 +51,9 @@ pub(super) fn check(
 }
 
 fn check_covers<'d>(
+    (documents, names): (&Documents, &Names),
     source: &'d Source,
     file: &PlanFile,
-    names: &Names,
     covered: &mut BTreeMap<String, &'d Source>,
     findings: &mut Vec<Finding>,
 ) {
@@ -68,9 +69,23 @@ fn check_covers<'d>(
     for covers in &file.covers {
         match &covers.value {
             Covers::Module(module) => findings.extend(names.module(source, module, &covers.span)),
-            Covers::Component(_) => {
-                let message = "components are not supported by this version yet";
-                findings.push(source.error(covers.span.clone(), message));
+            Covers::Component(repo) => {
+                let known = || {
+                    documents
+                        .fleet
+                        .iter()
+                        .filter_map(|d| d.read.as_ref())
+                        .flat_map(|f| &f.components)
+                };
+                if documents.fleet.is_some() && !known().any(|c| c.value.repo.value.0 == *repo) {
+                    let repos = known().map(|c| c.value.repo.value.0.as_str());
+                    let message = format!("fleet.toml has no component `{repo}`");
+                    findings.push(
+                        source
+                            .error(covers.span.clone(), message)
+                            .maybe_help(did_you_mean(repo, repos)),
+                    );
+                }
             }
             Covers::Policy | Covers::List | Covers::Gate | Covers::Everything => {}
         }

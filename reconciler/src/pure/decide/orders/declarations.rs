@@ -96,6 +96,17 @@ fn declaration(
         modules.push(entry(draft, name, content, &body));
         resources.extend(body.resources.iter().cloned());
     }
+    // What stands already goes on standing, whatever became of its source (FR-8).
+    let tree = draft.tree(&delivery.commit);
+    let of_node = tree.as_ref().and_then(|tree| tree.nodes.get(&node));
+    let left_out = (of_node.iter().flat_map(|node| &node.left_out))
+        .filter(|left| {
+            !modules
+                .iter()
+                .any(|entry: &ModuleEntry| entry.module == left.module)
+        })
+        .cloned()
+        .collect();
     let timing = timing(draft, delivery);
     let again = if delivery.again {
         delivery
@@ -120,7 +131,7 @@ fn declaration(
         adopted: facts.as_ref().is_some_and(|f| f.adopted),
         take: facts.map(|f| f.take).unwrap_or_default(),
         resources,
-        left_out: Vec::new(),
+        left_out,
         artifacts: Vec::new(),
         sealed: None,
         apply_secs: timing.apply_secs,

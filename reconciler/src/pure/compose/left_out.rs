@@ -1,0 +1,44 @@
+//! Modules that compose only with what this version does not carry yet: they are left out of declarations with the
+//! reason, the others go on (FR-8, HR-7).
+
+use std::ops::Range;
+
+use meshplan_schemas::document::module::{BundleSource, Entry};
+use meshplan_schemas::finding::Finding;
+use meshplan_schemas::ident::ModuleName;
+
+use crate::pure::template::Templates;
+use crate::pure::validate::Module;
+
+/// Why a module is left out on every node that has it, and the place that says so; none when it is not.
+pub(super) fn reason(name: &ModuleName, module: &Module, templates: &Templates) -> Option<(String, Finding)> {
+    let (needs, span) = first_need(module)
+        .map(|(needs, span)| (needs, Some(span)))
+        .or_else(|| {
+            templates
+                .read("secret")
+                .then(|| ("a template of it calls `secret()`".to_owned(), None))
+        })?;
+    let reason = format!("{needs}, which this version does not carry to nodes yet");
+    let message = format!("the module `{name}` is left out on every node: {reason}");
+    let finding = match span {
+        Some(span) => module.source.error(span.clone(), message),
+        None => Finding::of_file(module.source.file(), message),
+    };
+    Some((reason, finding.warning()))
+}
+
+fn first_need(module: &Module) -> Option<(String, &Range<usize>)> {
+    let secret = |at: &meshplan_schemas::document::read::At<
+        meshplan_schemas::document::texts::SecretName,
+    >| { format!("it needs the secret `{}`", at.value) };
+    module.file.entries().into_iter().find_map(|entry| match entry {
+        Entry::File(r) => r.secret.as_ref().map(|at| (secret(at), &at.span)),
+        Entry::Process(r) => r.env_secrets.first().map(|at| (secret(at), &at.span)),
+        Entry::Container(r) => r.env_secrets.first().map(|at| (secret(at), &at.span)),
+        Entry::Bundle(r) if r.source.value == BundleSource::Component => {
+            Some(("it needs a component's bundle".to_owned(), &r.source.span))
+        }
+        _ => None,
+    })
+}

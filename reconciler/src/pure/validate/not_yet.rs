@@ -1,0 +1,129 @@
+//! What the documents can say and this version cannot honour: each refused at its place, in this one file, so that
+//! nothing is ever ignored in silence and honouring it later takes lines away here.
+
+use std::ops::Range;
+
+use meshplan_schemas::document::FleetFile;
+use meshplan_schemas::document::fleet::SignedCommits;
+use meshplan_schemas::document::module::ModuleFile;
+use meshplan_schemas::document::plan::{ConfirmBy, PlanFile, Rewritten};
+use meshplan_schemas::document::read::At;
+use meshplan_schemas::finding::{Finding, Source};
+
+use crate::pure::parse::{Document, Documents};
+
+pub(super) fn check(documents: &Documents, findings: &mut Vec<Finding>) {
+    let mut say = |source: &Source, span: &Range<usize>, what: &str| {
+        let message = format!("{what} not supported by this version yet");
+        let help = "it would have to be honoured, so it is not skipped in silence: take it out for now";
+        findings.push(source.error(span.clone(), message).help(help));
+    };
+    if let Some((source, file)) = read(documents.fleet.as_ref()) {
+        fleet(file, &mut |span, what| say(source, span, what));
+    }
+    for document in documents.plans.values() {
+        if let Some((source, file)) = read(Some(document)) {
+            plan(file, &mut |span, what| say(source, span, what));
+        }
+    }
+    for folder in documents.modules.values() {
+        if let Some((source, file)) = read(folder.document.as_ref()) {
+            module(file, &mut |span, what| say(source, span, what));
+        }
+    }
+    // Rotations are checked in full, and none is walked.
+    if let Some((source, file)) = read(documents.rotations.as_ref())
+        && let Some(first) = file.rotations.first()
+    {
+        say(source, &first.value.id.span, "rotations are");
+    }
+    // Checks are read in full, and none is asked.
+    for document in documents.checks.values() {
+        if let Some((source, file)) = read(Some(document))
+            && let Some(first) = file.checks.first()
+        {
+            say(source, &first.value.name.span, "checks are");
+        }
+    }
+    if let Some((source, file)) = read(documents.retired.as_ref())
+        && let Some(first) = file.retired.first()
+    {
+        say(source, &first.value.name.span, "retired secrets are");
+    }
+}
+
+fn read<T>(document: Option<&Document<T>>) -> Option<(&Source, &T)> {
+    let document = document?;
+    Some((&document.source, document.read.as_ref()?))
+}
+
+fn fleet(file: &FleetFile, say: &mut impl FnMut(&Range<usize>, &str)) {
+    if let Some(At { value, span }) = &file.trust.signed_commits
+        && *value != SignedCommits::Off
+    {
+        say(span, "`signed_commits` other than \"off\" is");
+    }
+    if let Some(At { value, span }) = &file.trust.threshold
+        && value.0 > 1
+    {
+        say(span, "a `threshold` above 1 is");
+    }
+    if let Some(at) = &file.trust.root_threshold {
+        say(&at.span, "`root_threshold` is");
+    }
+    if let Some(at) = file.roots.first() {
+        say(&at.span, "`roots` are");
+    }
+    if let Some(at) = file.components.first() {
+        say(&at.span, "`components` are");
+    }
+    if let Some(at) = file.notify.0.values().next() {
+        say(&at.span, "`notify` is");
+    }
+    if let Some(at) = &file.neighbours {
+        say(&at.span, "`neighbours` are");
+    }
+}
+
+fn plan(file: &PlanFile, say: &mut impl FnMut(&Range<usize>, &str)) {
+    if let Some(at) = &file.window {
+        say(&at.span, "`window` is");
+    }
+    if let Some(at) = &file.max_removals {
+        say(&at.span, "`max_removals` is");
+    }
+    if file.revert_pr.value {
+        say(&file.revert_pr.span, "`revert_pr` is");
+    }
+    if file.history_rewritten.value != Rewritten::Hold {
+        say(
+            &file.history_rewritten.span,
+            "`history_rewritten` other than \"hold\" is",
+        );
+    }
+    if file.confirm.value != ConfirmBy::Session {
+        say(&file.confirm.span, "`confirm` other than \"session\" is");
+    }
+    for At { value: stage, .. } in &file.stages {
+        if let Some(at) = stage.budget.first() {
+            say(&at.span, "`budget` is");
+        }
+        if stage.spread_links.value {
+            say(&stage.spread_links.span, "`spread_links` is");
+        }
+    }
+}
+
+fn module(file: &ModuleFile, say: &mut impl FnMut(&Range<usize>, &str)) {
+    if let Some(ability) = file.requires.first() {
+        say(&ability.span, "`requires` is");
+    }
+    for entry in file.entries() {
+        if let Some(at) = entry.common().not_reversible() {
+            say(&at.span, "`not_reversible` is");
+        }
+        if let Some(at) = entry.common().forward_only() {
+            say(&at.span, "`forward_only` is");
+        }
+    }
+}

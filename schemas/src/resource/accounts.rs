@@ -1,0 +1,77 @@
+//! Users, groups and packages on the wire (HK-2, HK-3).
+
+use super::wire_table::wire;
+use crate::document::words::words;
+use crate::ident::ResourceId;
+
+wire! {
+    /// A user (HK-2).
+    pub struct User;
+    /// The name.
+    name: String;
+    maybe
+    /// The number; the system's choice where it is left out.
+    uid: Option<u32>,
+    /// The primary group.
+    group: Option<String>,
+    /// Further groups.
+    groups: Vec<String>,
+    /// The home folder.
+    home: Option<String>,
+    /// The login shell.
+    shell: Option<String>,
+    /// The name of the person.
+    comment: Option<String>,
+    /// A user of a program, no person.
+    system: bool,
+    /// Lines of `authorized_keys`; the whole file.
+    authorized_keys: Option<Vec<String>>,
+    /// Shall not be.
+    absent: bool,
+}
+
+wire! {
+    /// A group (HK-2).
+    pub struct Group;
+    /// The name.
+    name: String;
+    maybe
+    /// The number.
+    gid: Option<u32>,
+    /// A group of a program.
+    system: bool,
+    /// Shall not be.
+    absent: bool,
+}
+
+words! {
+    /// A package manager.
+    pub enum Manager {
+        /// Debian's.
+        Apt = "apt",
+        /// Fedora's.
+        Dnf = "dnf",
+        /// Arch's.
+        Pacman = "pacman",
+        /// Alpine's.
+        Apk = "apk",
+        /// openSUSE's.
+        Zypper = "zypper",
+    }
+}
+
+wire! {
+    /// A package (HK-3).
+    pub struct Package;
+    /// The name as its manager writes it.
+    name: String;
+    maybe
+    /// The only manager that it is for; any that the machine has where it is left out.
+    manager: Option<Manager>,
+    /// The version, where the manager can.
+    version: Option<String>,
+    /// Removed when installed.
+    absent: bool,
+    /// Resources of the module that are restarted when it changes.
+    restarts: Vec<ResourceId>,
+}

@@ -8,6 +8,7 @@ pub mod delivery;
 pub mod diff;
 pub mod enrol;
 pub mod freshness;
+pub mod example;
 pub mod journal;
 pub mod note;
 pub mod page;

@@ -18,6 +18,7 @@ pub mod invite;
 pub mod node;
 pub mod notes;
 pub mod policy;
+pub mod preview;
 pub mod schema;
 pub mod serve;
 mod table;
@@ -34,6 +35,9 @@ pub struct Cli {
     /// The reconciler's configuration; /etc/meshplan/meshplan.toml when left out.
     #[arg(long, global = true, value_name = "FILE", env = "MESHPLAN_CONFIG")]
     pub config: Option<PathBuf>,
+    /// Whoever reads it can be shown colours.
+    #[arg(skip)]
+    pub color: bool,
     /// Answer in JSON.
     #[arg(long, global = true)]
     pub json: bool,
@@ -53,6 +57,8 @@ pub enum Command {
     Serve,
     /// Check a fleet repository as the reconciler would.
     Check(check::Args),
+    /// What a merge would do, before it is merged.
+    Preview(preview::Args),
     /// What merged commits became.
     #[command(subcommand, alias = "plans")]
     Deliveries(deliveries::Args),
@@ -88,6 +94,7 @@ impl Cli {
         let Self {
             config: given,
             json,
+            color,
             command,
         } = self;
         let config = given.clone().unwrap_or_else(|| PathBuf::from(CONFIG));
@@ -97,7 +104,12 @@ impl Cli {
             Command::Serve => serve::run(&config).await,
             Command::Check(mut args) => {
                 args.json |= json;
+                args.color |= color;
                 check::run(&args, out)
+            }
+            Command::Preview(mut args) => {
+                (args.json, args.color) = (json, color);
+                preview::run(&args, out)
             }
             Command::Deliveries(args) => deliveries::run(&args, &config, json, out).await,
             Command::Why { which } => deliveries::why(&which, &config, json, out).await,

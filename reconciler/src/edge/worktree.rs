@@ -1,4 +1,5 @@
-//! Reads a folder, or a commit of a repository on this machine, as a tree: for `meshplan check`.
+//! Reads a folder, a commit of a repository on this machine, or what a merge of two would make, as a tree: for the
+//! commands that work beside a clone.
 //!
 //! The folder is read as git would store it: links are entries and never followed, what `.gitignore` hides is read
 //! too, `.git` is not.
@@ -11,7 +12,7 @@ use std::sync::Arc;
 use git2::{ObjectType, Repository, TreeWalkMode, TreeWalkResult};
 use meshplan_schemas::finding::Finding;
 
-use crate::pure::source_tree::{EntryKind, SourceTree};
+use crate::pure::source_tree::{EntryKind, SourceTree, shown_path};
 
 /// Why a folder or a commit cannot be read.
 #[derive(Debug, thiserror::Error)]
@@ -92,9 +93,56 @@ pub fn read_commit(repository: &Path, commit: &str) -> Result<(SourceTree, Vec<F
     Ok(SourceTree::from_entries(entries))
 }
 
+/// What a merge makes.
+#[derive(Debug)]
+pub enum Merged {
+    /// A tree, with what its paths gave.
+    Tree(SourceTree, Vec<Finding>),
+    /// Nothing: these paths are changed on both sides.
+    Conflicts(Vec<String>),
+}
+
+/// Reads what a merge of `head` into `base` would make. Nothing is written: the objects of the merge stay in memory.
+///
+/// # Errors
+/// [`WorktreeError::Commit`].
+pub fn read_merge(repository: &Path, base: &str, head: &str) -> Result<Merged, WorktreeError> {
+    merged(repository, base, head).map_err(|source| WorktreeError::Commit {
+        path: repository.to_owned(),
+        commit: format!("{head}, merged into {base},"),
+        source,
+    })
+}
+
+fn merged(repository: &Path, base: &str, head: &str) -> Result<Merged, git2::Error> {
+    let repository = Repository::discover(repository)?;
+    let commit = |name: &str| repository.revparse_single(name)?.peel_to_commit();
+    let (base, head) = (commit(base)?, commit(head)?);
+    // The blobs that a merge makes go to the backend of the highest priority.
+    let odb = repository.odb()?;
+    let _in_memory = odb.add_new_mempack_backend(1000)?;
+    let mut index = repository.merge_commits(&base, &head, None)?;
+    if index.has_conflicts() {
+        let mut paths = Vec::new();
+        for conflict in index.conflicts()? {
+            let conflict = conflict?;
+            let entry = conflict.our.or(conflict.their).or(conflict.ancestor);
+            paths.extend(entry.map(|entry| shown_path(&entry.path)));
+        }
+        return Ok(Merged::Conflicts(paths));
+    }
+    let tree = repository.find_tree(index.write_tree_to(&repository)?)?;
+    let (tree, findings) = SourceTree::from_entries(tree_entries(&repository, &tree)?);
+    Ok(Merged::Tree(tree, findings))
+}
+
 fn commit_entries(repository: &Path, commit: &str) -> Result<Vec<RawEntry>, git2::Error> {
     let repository = Repository::discover(repository)?;
     let tree = repository.revparse_single(commit)?.peel_to_tree()?;
+    tree_entries(&repository, &tree)
+}
+
+fn tree_entries(repository: &Repository, tree: &git2::Tree<'_>) -> Result<Vec<RawEntry>, git2::Error> {
     let mut entries = Vec::new();
     let mut failed = None;
     tree.walk(TreeWalkMode::PreOrder, |folder, entry| {

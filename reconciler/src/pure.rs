@@ -2,6 +2,7 @@
 //! A test reads the `use` lines of this folder and refuses `crate::edge`, `tokio`, `sqlx`, `git2`, `axum`, `reqwest`.
 
 pub mod act;
+pub mod annotations;
 pub mod compose;
 pub mod decide;
 pub mod delivery;

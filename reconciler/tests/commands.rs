@@ -28,6 +28,7 @@ fn checked(dir: &Path) -> (Exit, String) {
     let args = check::Args {
         dir: dir.to_owned(),
         commit: None,
+        format: check::Format::Human,
         json: false,
         color: false,
     };
@@ -200,6 +201,7 @@ fn a_commit_is_read_from_its_objects_and_not_from_the_folder() {
             color: false,
         };
         let exit = check::run(&args, &mut out).unwrap();
+            format: check::Format::Human,
         let said: serde_json::Value = serde_json::from_slice(&out).unwrap();
         (exit, said)
     };
@@ -219,6 +221,7 @@ fn a_commit_is_read_from_its_objects_and_not_from_the_folder() {
         color: false,
     };
     match check::run(&missing, &mut Vec::new()) {
+        format: check::Format::Human,
         Err(e) => assert!(format!("{e:#}").contains("nowhere"), "{e:#}"),
         Ok(exit) => panic!("{exit:?}"),
     }

@@ -15,6 +15,7 @@ pub mod fleet;
 pub mod forge;
 pub mod init;
 pub mod invite;
+pub mod lint;
 pub mod node;
 pub mod notes;
 pub mod policy;
@@ -57,6 +58,8 @@ pub enum Command {
     Serve,
     /// Check a fleet repository as the reconciler would.
     Check(check::Args),
+    /// Say what is legal in a fleet repository and still unwise.
+    Lint(lint::Args),
     /// What a merge would do, before it is merged.
     Preview(preview::Args),
     /// What merged commits became.
@@ -115,6 +118,7 @@ impl Cli {
             Command::Why { which } => deliveries::why(&which, &config, json, out).await,
             Command::Fleet(args) => fleet::run(&args, &config, json, out).await,
             Command::Node(args) => node::run(&args, out),
+            Command::Lint(args) => lint::run(&args, json, color, out),
             Command::Policy(args) => policy::run(&args, out),
             Command::Notes(args) => notes::run(&args, given.as_deref(), json, out),
             Command::Envelope(args) => envelope::run(&args, out),

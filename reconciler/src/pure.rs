@@ -11,6 +11,7 @@ pub mod enrol;
 pub mod example;
 pub mod freshness;
 pub mod journal;
+pub mod lint;
 pub mod note;
 pub mod page;
 pub mod parse;

@@ -4,6 +4,7 @@
 //! The folder is read as git would store it: links are entries and never followed, what `.gitignore` hides is read
 //! too, `.git` is not.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
@@ -36,6 +37,9 @@ pub enum WorktreeError {
         source: git2::Error,
     },
 }
+
+/// The folders whose files are the fleet's.
+const FLEET_FOLDERS: [&str; 6] = ["nodes", "policy", "modules", "plans", "checks", "secrets"];
 
 type RawEntry = (Vec<u8>, EntryKind, Arc<[u8]>);
 
@@ -91,6 +95,38 @@ pub fn read_commit(repository: &Path, commit: &str) -> Result<(SourceTree, Vec<F
         source,
     })?;
     Ok(SourceTree::from_entries(entries))
+}
+
+/// Those of these paths of a folder that git would not store, because a `.gitignore` hides them and no commit has
+/// them. None where the folder is in no repository.
+#[must_use]
+pub fn ignored(folder: &Path, paths: &[&str]) -> BTreeSet<String> {
+    let Ok(repository) = Repository::discover(folder) else {
+        return BTreeSet::new();
+    };
+    let (Some(root), Ok(folder)) = (repository.workdir(), folder.canonicalize()) else {
+        return BTreeSet::new();
+    };
+    let (Ok(root), Ok(index)) = (root.canonicalize(), repository.index()) else {
+        return BTreeSet::new();
+    };
+    let Ok(inside) = folder.strip_prefix(&root) else {
+        return BTreeSet::new();
+    };
+    let ours = |path: &&&str| {
+        let first = path.split('/').next().unwrap_or_default();
+        path.ends_with("fleet.toml") || FLEET_FOLDERS.contains(&first)
+    };
+    let hidden = |path: &str| {
+        let path = inside.join(path);
+        index.get_path(&path, 0).is_none() && repository.is_path_ignored(&path).unwrap_or(false)
+    };
+    paths
+        .iter()
+        .filter(ours)
+        .filter(|path| hidden(path))
+        .map(|path| (*path).to_owned())
+        .collect()
 }
 
 /// What a merge makes.

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Parser, Subcommand};
 
+mod change;
 pub mod check;
 pub mod client;
 pub mod deliveries;
@@ -16,6 +17,7 @@ pub mod forge;
 pub mod init;
 pub mod invite;
 pub mod lint;
+pub mod module;
 pub mod node;
 pub mod notes;
 pub mod policy;
@@ -75,6 +77,8 @@ pub enum Command {
     Fleet(fleet::Args),
     /// Records of nodes in a fleet repository.
     Node(node::Args),
+    /// Modules of a fleet repository.
+    Module(module::Args),
     /// The effective policy of a node.
     Policy(policy::Args),
     /// The record that is kept in git.
@@ -117,8 +121,9 @@ impl Cli {
             Command::Deliveries(args) => deliveries::run(&args, &config, json, out).await,
             Command::Why { which } => deliveries::why(&which, &config, json, out).await,
             Command::Fleet(args) => fleet::run(&args, &config, json, out).await,
-            Command::Node(args) => node::run(&args, out),
+            Command::Node(args) => node::run(&args, json, out),
             Command::Lint(args) => lint::run(&args, json, color, out),
+            Command::Module(args) => module::run(&args, out),
             Command::Policy(args) => policy::run(&args, out),
             Command::Notes(args) => notes::run(&args, given.as_deref(), json, out),
             Command::Envelope(args) => envelope::run(&args, out),

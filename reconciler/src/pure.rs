@@ -12,6 +12,7 @@ pub mod example;
 pub mod freshness;
 pub mod journal;
 pub mod lint;
+pub mod node_view;
 pub mod note;
 pub mod page;
 pub mod parse;

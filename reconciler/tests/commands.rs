@@ -41,9 +41,13 @@ fn add(dir: &Path, name: &str) -> (Exit, String) {
         name: name.parse().unwrap(),
         roles: vec!["edge".parse().unwrap()],
         modules: Vec::new(),
+        folder: None,
         dir: dir.to_owned(),
     };
-    (node::run(&node::Args { verb }, &mut out).unwrap(), text(out))
+    (
+        node::run(&node::Args { verb }, false, &mut out).unwrap(),
+        text(out),
+    )
 }
 
 // holds: FR-10
@@ -197,11 +201,11 @@ fn a_commit_is_read_from_its_objects_and_not_from_the_folder() {
         let args = check::Args {
             dir: dir.path().to_owned(),
             commit: Some(commit.to_owned()),
+            format: check::Format::Human,
             json: true,
             color: false,
         };
         let exit = check::run(&args, &mut out).unwrap();
-            format: check::Format::Human,
         let said: serde_json::Value = serde_json::from_slice(&out).unwrap();
         (exit, said)
     };
@@ -217,11 +221,11 @@ fn a_commit_is_read_from_its_objects_and_not_from_the_folder() {
     let missing = check::Args {
         dir: dir.path().to_owned(),
         commit: Some("nowhere".to_owned()),
+        format: check::Format::Human,
         json: false,
         color: false,
     };
     match check::run(&missing, &mut Vec::new()) {
-        format: check::Format::Human,
         Err(e) => assert!(format!("{e:#}").contains("nowhere"), "{e:#}"),
         Ok(exit) => panic!("{exit:?}"),
     }

@@ -23,6 +23,7 @@ pub mod notes;
 pub mod policy;
 pub mod preview;
 pub mod schema;
+pub mod secret;
 pub mod serve;
 mod table;
 
@@ -79,6 +80,8 @@ pub enum Command {
     Node(node::Args),
     /// Modules of a fleet repository.
     Module(module::Args),
+    /// Secrets of a fleet repository: sealed files, by name.
+    Secret(secret::Args),
     /// The effective policy of a node.
     Policy(policy::Args),
     /// The record that is kept in git.
@@ -124,6 +127,7 @@ impl Cli {
             Command::Node(args) => node::run(&args, json, out),
             Command::Lint(args) => lint::run(&args, json, color, out),
             Command::Module(args) => module::run(&args, out),
+            Command::Secret(args) => secret::run(&args, given.as_deref(), json, out),
             Command::Policy(args) => policy::run(&args, out),
             Command::Notes(args) => notes::run(&args, given.as_deref(), json, out),
             Command::Envelope(args) => envelope::run(&args, out),

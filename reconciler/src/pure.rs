@@ -18,6 +18,7 @@ pub mod page;
 pub mod parse;
 pub mod preview;
 pub mod scope;
+pub mod secret_digest;
 pub mod snapshot;
 pub mod source_tree;
 pub mod template;

@@ -125,6 +125,9 @@ name!(
     /// A resource's id inside its module; no dot.
     ResourceId, |t| check_name(t, false));
 name!(
+    /// A secret's name: the file name below `secrets/` without `.age` (FR-9).
+    SecretName, |t| check_name(t, true));
+name!(
     /// A deploy plan's name.
     PlanName, |t| check_name(t, true));
 name!(
@@ -141,14 +144,14 @@ CommitId, |t| {
 });
 
 impl CommitId {
-    /// The first 12 digits, as a delivery's name shows them (DL-1).
-    #[must_use]
-    pub fn short(&self) -> &str {
     /// Git's name for no commit, forty zeros: stands for one that is not made yet.
     #[must_use]
     pub fn null() -> Self {
         Self("0".repeat(40))
     }
+    /// The first 12 digits, as a delivery's name shows them (DL-1).
+    #[must_use]
+    pub fn short(&self) -> &str {
         self.0.get(..12).unwrap_or(&self.0)
     }
 }

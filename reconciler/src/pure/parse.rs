@@ -10,7 +10,7 @@ use std::sync::Arc;
 use meshplan_schemas::document::read::{self, Read};
 use meshplan_schemas::document::{FleetFile, ModuleFile, NodeFile, PlanFile, PolicyFile};
 use meshplan_schemas::finding::{Finding, Source, nearest};
-use meshplan_schemas::ident::{ModuleName, NodeName, PlanName, RoleName};
+use meshplan_schemas::ident::{ModuleName, NodeName, PlanName, RoleName, SecretName};
 use meshplan_schemas::limits::{BUNDLE_BYTES, DOCUMENT_BYTES};
 
 use super::source_tree::{Entry, EntryKind, SourceTree, shown_path};
@@ -65,6 +65,8 @@ pub struct Documents {
 
 /// The folders whose content is the fleet's.
 const FOLDERS: [&str; 6] = ["nodes", "policy", "modules", "plans", "checks", "secrets"];
+/// What an age file begins with, binary or armored (age-encryption.org/v1).
+const AGE: [&[u8]; 2] = [b"age-encryption.org/v1\n", b"-----BEGIN AGE ENCRYPTED FILE-----"];
 /// What a git-lfs pointer begins with (git-lfs specification, "The Pointer").
 const LFS_POINTER: &[u8] = b"version https://git-lfs.github.com/spec/";
 
@@ -140,6 +142,9 @@ impl Reading {
             ["modules", module, rest @ ..] if !rest.is_empty() => {
                 self.module_file(path, module, &rest.join("/"), bytes);
             }
+            ["secrets", .., file] if !bystander(file) && path != "secrets/retired.toml" => {
+                self.sealed(path, bytes);
+            }
             ["checks" | "secrets", .., file] if !bystander(file) => {
                 let help =
                     "it would have to be honoured, so it is not skipped in silence: take it out for now";
@@ -158,6 +163,26 @@ impl Reading {
                 self.say(path, "no document is expected here", expected);
             }
             _ => {}
+        }
+    }
+
+    /// Only the name of a sealed secret is anybody's business here (FR-9); what is not sealed is everybody's.
+    fn sealed(&mut self, path: &str, bytes: Option<&Arc<[u8]>>) {
+        let name = path
+            .strip_prefix("secrets/")
+            .and_then(|file| file.strip_suffix(".age"));
+        if name.is_none_or(|name| name.parse::<SecretName>().is_err()) {
+            let help =
+                "`meshplan secret set NAME` writes one; a value that stood here in clear is known: change it";
+            self.say(
+                path,
+                "this is no sealed secret: secrets are `secrets/<name>.age`",
+                help,
+            );
+        } else if bytes.is_some_and(|bytes| !AGE.iter().any(|head| bytes.starts_with(head))) {
+            let help =
+                "`meshplan secret set` seals a value; one that stood here in clear is known: change it";
+            self.say(path, "this file ends in `.age` and is no age file", help);
         }
     }
 

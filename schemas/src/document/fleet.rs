@@ -87,7 +87,6 @@ const NOT_YET: &str = "`{}` is not supported by this version yet";
 /// Keys of page 01 that must not be dropped in silence.
 const LATER: &[RefusedKey] = &[
     ("components", NOT_YET),
-    ("secrets", NOT_YET),
     ("roots", NOT_YET),
     ("root_threshold", NOT_YET),
     ("notify", NOT_YET),
@@ -115,8 +114,17 @@ table! {
     "rotation" rotation: RotationFile,
     /// Whose commits and signatures count.
     "trust" trust: TrustFile,
+    /// Secrets at rest in the repository.
+    "secrets" secrets: SecretsFile,
     /// Values for settings and templates, for every node.
     "vars" vars: Vars,
+}
+
+table! {
+    /// Secrets at rest in the repository (FR-9).
+    pub struct SecretsFile;
+    /// The age recipient of the reconciler, to whom `secrets/<name>.age` are encrypted.
+    "recipient" recipient: Option<At<String>>,
 }
 
 table! {

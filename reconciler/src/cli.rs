@@ -11,6 +11,7 @@ pub mod client;
 pub mod deliveries;
 pub mod demo;
 pub mod envelope;
+pub mod example;
 pub mod exit;
 pub mod fleet;
 pub mod forge;
@@ -88,6 +89,8 @@ pub enum Command {
     Notes(notes::Args),
     /// Explain signed orders.
     Envelope(envelope::Args),
+    /// Make a made-up fleet of any size.
+    Example(example::Args),
     /// Print the JSON Schema of a document.
     Schema(schema::Args),
     /// A small forge for trying things: real git over HTTP before bare repositories.
@@ -128,6 +131,7 @@ impl Cli {
             Command::Lint(args) => lint::run(&args, json, color, out),
             Command::Module(args) => module::run(&args, out),
             Command::Secret(args) => secret::run(&args, given.as_deref(), json, out),
+            Command::Example(args) => example::run(&args, json, out),
             Command::Policy(args) => policy::run(&args, out),
             Command::Notes(args) => notes::run(&args, given.as_deref(), json, out),
             Command::Envelope(args) => envelope::run(&args, out),

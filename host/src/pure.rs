@@ -8,7 +8,6 @@ pub mod confirm;
 pub mod epoch_choice;
 pub mod inverse;
 pub mod known_bad;
-pub mod line_diff;
 pub mod observed;
 pub mod order;
 pub mod orders;

@@ -5,20 +5,26 @@ use std::path::PathBuf;
 
 use clap::{Parser, Subcommand};
 
+mod change;
 pub mod check;
 pub mod client;
 pub mod deliveries;
 pub mod demo;
 pub mod envelope;
+pub mod example;
 pub mod exit;
 pub mod fleet;
 pub mod forge;
 pub mod init;
 pub mod invite;
+pub mod lint;
+pub mod module;
 pub mod node;
 pub mod notes;
 pub mod policy;
+pub mod preview;
 pub mod schema;
+pub mod secret;
 pub mod serve;
 mod table;
 
@@ -34,6 +40,9 @@ pub struct Cli {
     /// The reconciler's configuration; /etc/meshplan/meshplan.toml when left out.
     #[arg(long, global = true, value_name = "FILE", env = "MESHPLAN_CONFIG")]
     pub config: Option<PathBuf>,
+    /// Whoever reads it can be shown colours.
+    #[arg(skip)]
+    pub color: bool,
     /// Answer in JSON.
     #[arg(long, global = true)]
     pub json: bool,
@@ -53,6 +62,10 @@ pub enum Command {
     Serve,
     /// Check a fleet repository as the reconciler would.
     Check(check::Args),
+    /// Say what is legal in a fleet repository and still unwise.
+    Lint(lint::Args),
+    /// What a merge would do, before it is merged.
+    Preview(preview::Args),
     /// What merged commits became.
     #[command(subcommand, alias = "plans")]
     Deliveries(deliveries::Args),
@@ -66,12 +79,18 @@ pub enum Command {
     Fleet(fleet::Args),
     /// Records of nodes in a fleet repository.
     Node(node::Args),
+    /// Modules of a fleet repository.
+    Module(module::Args),
+    /// Secrets of a fleet repository: sealed files, by name.
+    Secret(secret::Args),
     /// The effective policy of a node.
     Policy(policy::Args),
     /// The record that is kept in git.
     Notes(notes::Args),
     /// Explain signed orders.
     Envelope(envelope::Args),
+    /// Make a made-up fleet of any size.
+    Example(example::Args),
     /// Print the JSON Schema of a document.
     Schema(schema::Args),
     /// A small forge for trying things: real git over HTTP before bare repositories.
@@ -88,6 +107,7 @@ impl Cli {
         let Self {
             config: given,
             json,
+            color,
             command,
         } = self;
         let config = given.clone().unwrap_or_else(|| PathBuf::from(CONFIG));
@@ -97,12 +117,21 @@ impl Cli {
             Command::Serve => serve::run(&config).await,
             Command::Check(mut args) => {
                 args.json |= json;
+                args.color |= color;
                 check::run(&args, out)
+            }
+            Command::Preview(mut args) => {
+                (args.json, args.color) = (json, color);
+                preview::run(&args, out)
             }
             Command::Deliveries(args) => deliveries::run(&args, &config, json, out).await,
             Command::Why { which } => deliveries::why(&which, &config, json, out).await,
             Command::Fleet(args) => fleet::run(&args, &config, json, out).await,
-            Command::Node(args) => node::run(&args, out),
+            Command::Node(args) => node::run(&args, json, out),
+            Command::Lint(args) => lint::run(&args, json, color, out),
+            Command::Module(args) => module::run(&args, out),
+            Command::Secret(args) => secret::run(&args, given.as_deref(), json, out),
+            Command::Example(args) => example::run(&args, json, out),
             Command::Policy(args) => policy::run(&args, out),
             Command::Notes(args) => notes::run(&args, given.as_deref(), json, out),
             Command::Envelope(args) => envelope::run(&args, out),

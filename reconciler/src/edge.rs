@@ -2,6 +2,7 @@
 
 pub mod activation;
 pub mod admission;
+pub mod age_file;
 pub mod clock;
 pub mod desk;
 pub mod enrol;

@@ -12,6 +12,7 @@
 //! | compose | validated -> [`pure::compose::Composed`] | [`pure::compose`] | |
 //! | diff | composed against what was accepted -> legs | [`pure::diff`] | |
 //! | decide | snapshot, legs, reports, now -> [`pure::act::Act`] | [`pure::decide`] | |
+//! | preview | composed before and after -> what a merge would do | [`pure::preview`] | [`cli::preview`] |
 //! | sign | act -> envelopes, signed blocks | [`pure::journal`] | [`edge::signer`] |
 //! | store | act and envelopes -> one transaction | | [`edge::store`] |
 //! | publish | stored orders -> sessions | | [`edge::mesh`] |

@@ -9,7 +9,9 @@ use meshplan_reconciler::cli::client::No;
 use meshplan_reconciler::cli::exit::Exit;
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let mut cli = Cli::parse();
+    // NO_COLOR, and a terminal that has none, are told by the stream below, which takes them out again.
+    cli.color = std::io::stdout().is_terminal();
     // One TLS provider for the whole process, before anything could want one.
     if rustls::crypto::ring::default_provider()
         .install_default()

@@ -2,18 +2,24 @@
 //! A test reads the `use` lines of this folder and refuses `crate::edge`, `tokio`, `sqlx`, `git2`, `axum`, `reqwest`.
 
 pub mod act;
+pub mod annotations;
 pub mod by_node;
 pub mod compose;
 pub mod decide;
 pub mod delivery;
 pub mod diff;
 pub mod enrol;
+pub mod example;
 pub mod freshness;
 pub mod journal;
+pub mod lint;
+pub mod node_view;
 pub mod note;
 pub mod page;
 pub mod parse;
+pub mod preview;
 pub mod scope;
+pub mod secret_digest;
 pub mod snapshot;
 pub mod source_tree;
 pub mod template;

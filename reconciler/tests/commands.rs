@@ -28,6 +28,7 @@ fn checked(dir: &Path) -> (Exit, String) {
     let args = check::Args {
         dir: dir.to_owned(),
         commit: None,
+        format: check::Format::Human,
         json: false,
         color: false,
     };
@@ -40,9 +41,13 @@ fn add(dir: &Path, name: &str) -> (Exit, String) {
         name: name.parse().unwrap(),
         roles: vec!["edge".parse().unwrap()],
         modules: Vec::new(),
+        folder: None,
         dir: dir.to_owned(),
     };
-    (node::run(&node::Args { verb }, &mut out).unwrap(), text(out))
+    (
+        node::run(&node::Args { verb }, false, &mut out).unwrap(),
+        text(out),
+    )
 }
 
 // holds: FR-10
@@ -196,6 +201,7 @@ fn a_commit_is_read_from_its_objects_and_not_from_the_folder() {
         let args = check::Args {
             dir: dir.path().to_owned(),
             commit: Some(commit.to_owned()),
+            format: check::Format::Human,
             json: true,
             color: false,
         };
@@ -215,6 +221,7 @@ fn a_commit_is_read_from_its_objects_and_not_from_the_folder() {
     let missing = check::Args {
         dir: dir.path().to_owned(),
         commit: Some("nowhere".to_owned()),
+        format: check::Format::Human,
         json: false,
         color: false,
     };

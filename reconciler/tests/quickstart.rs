@@ -86,6 +86,7 @@ fn check_says_what_composed() {
     let args = check::Args {
         dir: quickstart(),
         commit: None,
+        format: check::Format::Human,
         json: false,
         color: false,
     };

@@ -144,6 +144,11 @@ CommitId, |t| {
 });
 
 impl CommitId {
+    /// Git's name for no commit, forty zeros: stands for one that is not made yet.
+    #[must_use]
+    pub fn null() -> Self {
+        Self("0".repeat(40))
+    }
     /// The first 12 digits, as a delivery's name shows them (DL-1).
     #[must_use]
     pub fn short(&self) -> &str {

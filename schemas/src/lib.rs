@@ -18,6 +18,7 @@
 //! | [`merkle`] | the tree whose root the fleet list signs | 02 SG-3 |
 //! | [`judge`] | takes an order or says every reason why not | 02 SG-5 |
 //! | [`lifecycle`] | states and codes of a delivery, states of an epoch on a node | 03 DL-2, 04 EP-1 |
+//! | [`line_diff`] | two texts as lines lost and lines new | 03 DL-8, 06 |
 //! | [`wire`] [`session`] | messages and the Noise session that carries them | 09 |
 //! | [`limits`] | every bound, in one place | |
 
@@ -33,6 +34,7 @@ pub mod judge;
 pub mod key;
 pub mod lifecycle;
 pub mod limits;
+pub mod line_diff;
 pub mod merkle;
 pub mod policy;
 pub mod report;

@@ -23,6 +23,7 @@ use meshplan_reconciler::edge::foundation::{self, Spec};
 use meshplan_reconciler::edge::git_server::{Options, router};
 use meshplan_reconciler::edge::key_file::{KeyBundle, Passphrase};
 use meshplan_reconciler::edge::mirror::NOTES_REF;
+use meshplan_reconciler::pure::example::generate;
 use meshplan_schemas::declaration::Declaration;
 use meshplan_schemas::envelope::{Envelope, Payload as _};
 use meshplan_schemas::ident::NodeId;
@@ -33,7 +34,6 @@ use tempfile::TempDir;
 use tokio::runtime::Runtime;
 use tokio::sync::mpsc::{Receiver, Sender};
 
-use crate::fleet_generator::generate;
 use crate::program::{Program, Said, clean, path};
 
 /// How long anything may take to come.

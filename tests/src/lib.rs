@@ -6,13 +6,11 @@
 //! | [`world`] | the real programs in a folder of their own, with a forge beside them |
 //! | [`tree`] | the fleet repository that the worlds start from |
 //! | [`forge`] | a bare repository, served by real git over HTTP |
-//! | [`fleet_generator`] | fleets of any size |
 //! | [`ground`] | the real service with a fleet of any size, for benches |
 //! | [`measure`] | what benches measure by |
 //! | [`program`] | a started program: its output in a file, ended when dropped |
 //! | [`skip`] | what a machine lacks |
 
-pub mod fleet_generator;
 pub mod forge;
 pub mod ground;
 pub mod house;

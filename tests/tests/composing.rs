@@ -5,11 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use meshplan_reconciler::pure::compose::{Composed, compose_tree};
+use meshplan_reconciler::pure::example::generate;
 use meshplan_reconciler::pure::source_tree::{EntryKind, SourceTree};
 use meshplan_schemas::digest::Digest;
 use meshplan_schemas::ident::{ModuleName, NodeName};
 use proptest::prelude::*;
-use scenarios::fleet_generator::generate;
 
 type Files = Vec<(String, Vec<u8>)>;
 

@@ -94,3 +94,20 @@ fn whoever_follows_the_tutorial_sees_both_stories() -> Result<()> {
     );
     Ok(())
 }
+
+// holds: FR-10
+#[test]
+fn whoever_follows_the_page_of_the_fleet_repository_sees_what_it_says() -> Result<()> {
+    let home = tempfile::tempdir()?;
+    let said = follow("docs/fleet-repo.md", home.path())?;
+    for words in [
+        "did you mean `base`?",
+        "module web comes to",
+        "secrets/db-password.age: new; only the reconciler can open it",
+        "the fleet generated composes: 300 nodes",
+    ] {
+        ensure!(said.contains(words), "{words:?} was not seen:\n{said}");
+    }
+    ensure!(!said.contains("correct horse"), "a value was printed:\n{said}");
+    Ok(())
+}

@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use meshplan_schemas::declaration::Declaration;
+use meshplan_schemas::line_diff::{Diff, diff as lines_of};
 use meshplan_schemas::resource::Kind;
 use serde_json::json;
 
@@ -11,7 +12,6 @@ use super::look::{failed, look, machine};
 use super::words::would;
 use super::{Answer, Failure, Place};
 use crate::edge::disk::{Disk, RealDisk};
-use crate::pure::line_diff::{Diff, diff as lines_of};
 use crate::pure::target_path::TargetPath;
 
 pub(super) fn plan(place: &Place) -> Result<Answer, Failure> {

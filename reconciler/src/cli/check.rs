@@ -1,15 +1,16 @@
 //! `meshplan check`: everything that is wrong with a tree, before anything is signed (FR-1).
 
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use anyhow::Context as _;
-use clap::Args as ClapArgs;
+use clap::{Args as ClapArgs, ValueEnum};
 use meshplan_schemas::finding::Finding;
 use serde_json::json;
 
 use super::exit::Exit;
 use crate::edge::worktree;
+use crate::pure::annotations;
 use crate::pure::compose::{Composed, TreeError, compose_tree};
 use crate::pure::source_tree::SourceTree;
 
@@ -22,12 +23,31 @@ pub struct Args {
     /// Check a commit, by any name that git knows, instead of the files of the folder.
     #[arg(long, value_name = "COMMIT")]
     pub commit: Option<String>,
-    /// Print JSON.
+    /// How findings are printed: for people, as JSON, or as the annotations of a forge's CI.
+    #[arg(long, value_name = "FORMAT", default_value = "human")]
+    pub format: Format,
+    /// Print JSON; the same as --format json.
     #[arg(long)]
     pub json: bool,
     /// Print colours.
     #[arg(long)]
     pub color: bool,
+}
+
+/// How findings are printed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
+pub enum Format {
+    /// With the line and a marker, and what came of it.
+    #[default]
+    Human,
+    /// All findings, and what composed.
+    Json,
+    /// Workflow commands, which GitHub shows at the lines of a change.
+    Github,
+    /// A code quality report, as a job's artifact.
+    Gitlab,
+    /// Workflow commands; Forgejo takes those of GitHub.
+    Forgejo,
 }
 
 /// Runs the command. [`Exit::No`] when the tree may not be signed.
@@ -46,23 +66,34 @@ pub fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<Exit> {
         }
     };
     let errors = findings.iter().filter(|f| f.is_error()).count();
-    if args.json {
-        let summary = json!({
-            "ok": errors == 0,
-            "findings": findings,
-            "composed": composed.as_ref().map(|c| json!({
-                "fleet": c.fleet.fleet, "nodes": c.nodes.len(), "modules": c.sources.len(), "plans": c.plans.len(),
-            })),
-        });
-        writeln!(out, "{}", serde_json::to_string_pretty(&summary)?)?;
-    } else {
-        for finding in &findings {
-            writeln!(out, "{}\n", finding.render(args.color))?;
+    let format = if args.json { Format::Json } else { args.format };
+    match format {
+        Format::Json => {
+            let summary = json!({
+                "ok": errors == 0,
+                "findings": findings,
+                "composed": composed.as_ref().map(|c| json!({
+                    "fleet": c.fleet.fleet, "nodes": c.nodes.len(), "modules": c.sources.len(), "plans": c.plans.len(),
+                })),
+            });
+            writeln!(out, "{}", serde_json::to_string_pretty(&summary)?)?;
         }
-        let warnings = counted(findings.len() - errors, "warning");
-        match &composed {
-            Some(c) => writeln!(out, "ok: {}; {warnings}", summary(c))?,
-            None => writeln!(out, "refused: {}, {warnings}", counted(errors, "error"))?,
+        Format::Gitlab => {
+            let report = annotations::gitlab(&findings, &prefix(args));
+            writeln!(out, "{}", serde_json::to_string_pretty(&report)?)?;
+        }
+        Format::Github | Format::Forgejo => {
+            let folder = prefix(args);
+            for finding in &findings {
+                writeln!(out, "{}", annotations::github(finding, &folder))?;
+            }
+            writeln!(out, "{}", verdict(composed.as_ref(), errors, findings.len()))?;
+        }
+        Format::Human => {
+            for finding in &findings {
+                writeln!(out, "{}\n", finding.render(args.color))?;
+            }
+            writeln!(out, "{}", verdict(composed.as_ref(), errors, findings.len()))?;
         }
     }
     Ok(if errors == 0 { Exit::Done } else { Exit::No })
@@ -98,6 +129,27 @@ pub fn compose_with(tree: &SourceTree, of_paths: Vec<Finding>) -> Result<Compose
             Err(TreeError::Findings(findings))
         }
         other => other,
+    }
+}
+
+/// The fleet's folder in the repository that CI has checked out, as annotations want it: CI runs at the root.
+fn prefix(args: &Args) -> String {
+    let parts = args
+        .dir
+        .components()
+        .filter(|part| !matches!(part, Component::CurDir));
+    let dir: PathBuf = parts.collect();
+    match dir.to_str() {
+        Some(text) if dir.is_relative() && !text.is_empty() && args.commit.is_none() => format!("{text}/"),
+        _ => String::new(),
+    }
+}
+
+fn verdict(composed: Option<&Composed>, errors: usize, findings: usize) -> String {
+    let warnings = counted(findings - errors, "warning");
+    match composed {
+        Some(composed) => format!("ok: {}; {warnings}", summary(composed)),
+        None => format!("refused: {}, {warnings}", counted(errors, "error")),
     }
 }
 

@@ -9,11 +9,10 @@ use std::process::Command;
 use anyhow::{Context as _, bail};
 use clap::Args as ClapArgs;
 use meshplan_schemas::document::published;
-use meshplan_schemas::fleet_list::Author;
 use meshplan_schemas::ident::FleetName;
 
 use super::exit::Exit;
-use crate::edge::foundation::{self, Spec};
+use crate::edge::foundation::{self, Foundation, Spec};
 
 /// Makes a fleet's repository in a folder: fleet.toml, a plan, a module, a role, policy, a README, a CI file.
 #[derive(Debug, Clone, ClapArgs)]
@@ -72,7 +71,7 @@ pub fn run(args: &Args, json: bool, out: &mut dyn Write) -> anyhow::Result<Exit>
         repo: args.repo.clone(),
         poll_secs: 60,
     })?;
-    write_tree(dir, &args.fleet, &args.branch, &foundation.author)?;
+    write_tree(dir, args, &foundation)?;
     let committed = commit(dir, &args.branch, &args.forge_url);
     if json {
         let made = serde_json::json!({
@@ -129,17 +128,17 @@ fn state_of(args: &Args) -> anyhow::Result<PathBuf> {
     Ok(dir.with_file_name(name))
 }
 
-/// Writes the tree; `author` is the public half of the key that will sign, which stays outside. No file that is there
-/// is written over; fleet.toml comes last, so that a run that was cut short can be run again.
-fn write_tree(dir: &Path, fleet: &FleetName, branch: &str, author: &Author) -> anyhow::Result<()> {
+/// Writes the tree, with the public halves of the keys, whose private ones stay outside. No file that is there is
+/// written over; fleet.toml comes last, so that a run that was cut short can be run again.
+fn write_tree(dir: &Path, args: &Args, foundation: &Foundation) -> anyhow::Result<()> {
     for name in published::NAMES {
         let schema = published::schema(name).unwrap_or_default();
         write(dir, &format!(".meshplan/schemas/{name}.json"), &schema)?;
     }
     for (path, text) in FILES {
-        write(dir, path, &text.replace("FLEET", fleet.as_str()))?;
+        write(dir, path, &text.replace("FLEET", args.fleet.as_str()))?;
     }
-    write(dir, "fleet.toml", &fleet_toml(fleet, branch, author))
+    write(dir, "fleet.toml", &fleet_toml(args, foundation))
 }
 
 /// Makes the folder a git repository with one commit and its remote, by git itself, in its user's name. A folder
@@ -183,8 +182,9 @@ fn write(dir: &Path, path: &str, text: &str) -> anyhow::Result<()> {
     }
 }
 
-fn fleet_toml(fleet: &FleetName, branch: &str, author: &Author) -> String {
-    let branch = toml::Value::String(branch.to_owned());
+fn fleet_toml(args: &Args, foundation: &Foundation) -> String {
+    let (fleet, author, recipient) = (&args.fleet, &foundation.author, &foundation.recipient);
+    let branch = toml::Value::String(args.branch.clone());
     format!(
         "#:schema .meshplan/schemas/fleet.json
 schema = 1
@@ -194,6 +194,9 @@ branch = {branch}
 [[authors]]                             # who may sign orders; the private half stays with the reconciler
 id = \"{}\"
 key = \"{}\"
+
+[secrets]
+recipient = \"{recipient}\" # `meshplan secret set` encrypts to it
 
 [config_mgmt]
 confirm_secs = 60                       # how long a node has to prove that it still reaches home

@@ -6,13 +6,12 @@ use std::path::PathBuf;
 use clap::{Args as ClapArgs, Subcommand};
 use meshplan_schemas::finding::did_you_mean;
 use meshplan_schemas::ident::NodeName;
-use meshplan_schemas::policy::FleetPolicy;
 use serde_json::json;
-use toml::{Table, Value};
 
 use super::check;
 use super::exit::Exit;
 use crate::pure::compose::TreeError;
+use crate::pure::node_view;
 
 /// Shows policy.
 #[derive(Debug, Clone, ClapArgs)]
@@ -39,17 +38,6 @@ pub enum Verb {
         #[arg(long)]
         json: bool,
     },
-}
-
-/// One value of the effective policy.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Origin {
-    /// The keys that lead to it, as `qos.extra.dscp`.
-    pub key: String,
-    /// The value as TOML writes it.
-    pub value: Value,
-    /// The document that said it last.
-    pub file: String,
 }
 
 /// Runs the command. [`Exit::No`] when the tree does not check or has no such node.
@@ -83,14 +71,7 @@ pub fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<Exit> {
         return Ok(Exit::No);
     };
     let policy = meshplan_schemas::policy::parse(&composed.policy)?;
-    let layers = std::iter::once(("policy/base.toml".to_owned(), &policy.base)).chain(
-        found
-            .roles
-            .iter()
-            .filter_map(|role| Some((format!("policy/roles/{role}.toml"), policy.roles.get(role)?))),
-    );
-    let layers: Vec<(String, &Table)> = layers.collect();
-    let origins = origins(&policy, &found.roles, &layers);
+    let origins = node_view::policy(&policy, &found.roles);
     if *json {
         let values: Vec<_> = origins
             .iter()
@@ -111,46 +92,4 @@ pub fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<Exit> {
         writeln!(out, "no policy applies to {node}")?;
     }
     Ok(Exit::Done)
-}
-
-/// Every value of the effective policy, with the last layer that says it.
-fn origins(
-    policy: &FleetPolicy,
-    roles: &[meshplan_schemas::ident::RoleName],
-    layers: &[(String, &Table)],
-) -> Vec<Origin> {
-    let mut origins = Vec::new();
-    leaves("", &policy.effective(roles), &mut |key, value| {
-        let file = layers.iter().rev().find(|(_, table)| says(table, key));
-        origins.push(Origin {
-            key: key.replace('\u{0}', "."),
-            value: value.clone(),
-            file: file.map(|(file, _)| file.clone()).unwrap_or_default(),
-        });
-    });
-    origins
-}
-
-/// Whether a layer has this key.
-fn says(layer: &Table, key: &str) -> bool {
-    let mut keys = key.split('\u{0}');
-    let first = keys.next().and_then(|k| layer.get(k));
-    keys.fold(first, |value, k| value.and_then(|v| v.get(k)))
-        .is_some()
-}
-
-/// Calls `each` for every value that is no table; the keys on the way are joined by NUL, which no key may hold.
-fn leaves(above: &str, table: &Table, each: &mut impl FnMut(&str, &Value)) {
-    for (key, value) in table {
-        let path = if above.is_empty() {
-            key.clone()
-        } else {
-            format!("{above}\u{0}{key}")
-        };
-        match value {
-            Value::Table(inner) if !inner.is_empty() => leaves(&path, inner, each),
-            Value::Table(_) => {}
-            value => each(&path, value),
-        }
-    }
 }

@@ -1,4 +1,5 @@
-//! What a reconciler stands on: its state folder, key bundle, webhook secret and configuration, made once.
+//! What a reconciler stands on: its state folder, key bundle, age identity, webhook secret and configuration, made
+//! once.
 
 use std::fs::{self, OpenOptions};
 use std::io::Write as _;
@@ -10,6 +11,7 @@ use data_encoding::BASE64URL_NOPAD;
 use meshplan_schemas::fleet_list::Author;
 use meshplan_schemas::ident::{FleetName, KeyId};
 
+use super::age_file::{AgeIdentity, IDENTITY_FILE};
 use super::key_file::{KeyBundle, KeyFileError, Passphrase};
 
 /// What is asked for.
@@ -38,6 +40,8 @@ pub struct Foundation {
     pub config: PathBuf,
     /// The public half of the author key, for fleet.toml.
     pub author: Author,
+    /// To whom secrets of the fleet repo are encrypted, for fleet.toml (FR-9).
+    pub recipient: String,
 }
 
 /// Why it was not made.
@@ -93,8 +97,11 @@ pub fn lay(spec: &Spec) -> Result<Foundation, FoundationError> {
     let author_id = KeyId(format!("{}-reconciler", spec.fleet));
     let passphrase = Passphrase::new(passphrase.into_bytes(), "the new passphrase")?;
     let keys = KeyBundle::create(&bundle, author_id.clone(), &passphrase)?;
+    let identity = AgeIdentity::generate();
+    private(&spec.state.join(IDENTITY_FILE), &identity.file_text())?;
     private(&config, &text(spec))?;
     Ok(Foundation {
+        recipient: identity.recipient().to_string(),
         config,
         author: Author {
             id: author_id,
@@ -189,7 +196,13 @@ mod tests {
         let config = Config::read(&made.config).unwrap();
         assert_eq!(config.forge.url, "http://forge/\"quoted\".git");
         assert_eq!(config.state_dir, state.join("."));
-        for name in ["keys.json", "passphrase", "webhook-secret", "meshplan.toml"] {
+        for name in [
+            "keys.json",
+            "passphrase",
+            "webhook-secret",
+            "meshplan.toml",
+            "age-identity",
+        ] {
             let mode = fs::metadata(state.join(name)).unwrap().permissions().mode();
             assert_eq!(mode & 0o777, 0o600, "{name}");
         }
@@ -201,6 +214,8 @@ mod tests {
                 .author,
             made.author.key
         );
+        let identity = AgeIdentity::read(&state.join(IDENTITY_FILE)).unwrap();
+        assert_eq!(identity.recipient().to_string(), made.recipient);
         assert!(matches!(lay(&spec(&state)), Err(FoundationError::There { .. })));
     }
 }

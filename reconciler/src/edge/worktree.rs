@@ -1,8 +1,10 @@
-//! Reads a folder, or a commit of a repository on this machine, as a tree: for `meshplan check`.
+//! Reads a folder, a commit of a repository on this machine, or what a merge of two would make, as a tree: for the
+//! commands that work beside a clone.
 //!
 //! The folder is read as git would store it: links are entries and never followed, what `.gitignore` hides is read
 //! too, `.git` is not.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
@@ -11,7 +13,7 @@ use std::sync::Arc;
 use git2::{ObjectType, Repository, TreeWalkMode, TreeWalkResult};
 use meshplan_schemas::finding::Finding;
 
-use crate::pure::source_tree::{EntryKind, SourceTree};
+use crate::pure::source_tree::{EntryKind, SourceTree, shown_path};
 
 /// Why a folder or a commit cannot be read.
 #[derive(Debug, thiserror::Error)]
@@ -35,6 +37,9 @@ pub enum WorktreeError {
         source: git2::Error,
     },
 }
+
+/// The folders whose files are the fleet's.
+const FLEET_FOLDERS: [&str; 6] = ["nodes", "policy", "modules", "plans", "checks", "secrets"];
 
 type RawEntry = (Vec<u8>, EntryKind, Arc<[u8]>);
 
@@ -92,9 +97,88 @@ pub fn read_commit(repository: &Path, commit: &str) -> Result<(SourceTree, Vec<F
     Ok(SourceTree::from_entries(entries))
 }
 
+/// Those of these paths of a folder that git would not store, because a `.gitignore` hides them and no commit has
+/// them. None where the folder is in no repository.
+#[must_use]
+pub fn ignored(folder: &Path, paths: &[&str]) -> BTreeSet<String> {
+    let Ok(repository) = Repository::discover(folder) else {
+        return BTreeSet::new();
+    };
+    let (Some(root), Ok(folder)) = (repository.workdir(), folder.canonicalize()) else {
+        return BTreeSet::new();
+    };
+    let (Ok(root), Ok(index)) = (root.canonicalize(), repository.index()) else {
+        return BTreeSet::new();
+    };
+    let Ok(inside) = folder.strip_prefix(&root) else {
+        return BTreeSet::new();
+    };
+    let ours = |path: &&&str| {
+        let first = path.split('/').next().unwrap_or_default();
+        path.ends_with("fleet.toml") || FLEET_FOLDERS.contains(&first)
+    };
+    let hidden = |path: &str| {
+        let path = inside.join(path);
+        index.get_path(&path, 0).is_none() && repository.is_path_ignored(&path).unwrap_or(false)
+    };
+    paths
+        .iter()
+        .filter(ours)
+        .filter(|path| hidden(path))
+        .map(|path| (*path).to_owned())
+        .collect()
+}
+
+/// What a merge makes.
+#[derive(Debug)]
+pub enum Merged {
+    /// A tree, with what its paths gave.
+    Tree(SourceTree, Vec<Finding>),
+    /// Nothing: these paths are changed on both sides.
+    Conflicts(Vec<String>),
+}
+
+/// Reads what a merge of `head` into `base` would make. Nothing is written: the objects of the merge stay in memory.
+///
+/// # Errors
+/// [`WorktreeError::Commit`].
+pub fn read_merge(repository: &Path, base: &str, head: &str) -> Result<Merged, WorktreeError> {
+    merged(repository, base, head).map_err(|source| WorktreeError::Commit {
+        path: repository.to_owned(),
+        commit: format!("{head}, merged into {base},"),
+        source,
+    })
+}
+
+fn merged(repository: &Path, base: &str, head: &str) -> Result<Merged, git2::Error> {
+    let repository = Repository::discover(repository)?;
+    let commit = |name: &str| repository.revparse_single(name)?.peel_to_commit();
+    let (base, head) = (commit(base)?, commit(head)?);
+    // The blobs that a merge makes go to the backend of the highest priority.
+    let odb = repository.odb()?;
+    let _in_memory = odb.add_new_mempack_backend(1000)?;
+    let mut index = repository.merge_commits(&base, &head, None)?;
+    if index.has_conflicts() {
+        let mut paths = Vec::new();
+        for conflict in index.conflicts()? {
+            let conflict = conflict?;
+            let entry = conflict.our.or(conflict.their).or(conflict.ancestor);
+            paths.extend(entry.map(|entry| shown_path(&entry.path)));
+        }
+        return Ok(Merged::Conflicts(paths));
+    }
+    let tree = repository.find_tree(index.write_tree_to(&repository)?)?;
+    let (tree, findings) = SourceTree::from_entries(tree_entries(&repository, &tree)?);
+    Ok(Merged::Tree(tree, findings))
+}
+
 fn commit_entries(repository: &Path, commit: &str) -> Result<Vec<RawEntry>, git2::Error> {
     let repository = Repository::discover(repository)?;
     let tree = repository.revparse_single(commit)?.peel_to_tree()?;
+    tree_entries(&repository, &tree)
+}
+
+fn tree_entries(repository: &Repository, tree: &git2::Tree<'_>) -> Result<Vec<RawEntry>, git2::Error> {
     let mut entries = Vec::new();
     let mut failed = None;
     tree.walk(TreeWalkMode::PreOrder, |folder, entry| {

@@ -12,6 +12,7 @@
 //! | [`orders`] | the orders of a stage, a release, a roll-back |
 //! | [`people`] | what a person's word does |
 //! | [`draft`] | the act while it is made: numbers, assignments, transitions |
+//! | [`forecast`] | what a walk would take, before there is one |
 //! | [`why`] | what a delivery waits for, in a sentence |
 
 use std::collections::BTreeMap;
@@ -30,6 +31,7 @@ use super::diff::PolicyOnNode;
 use super::snapshot::Snapshot;
 
 pub mod draft;
+pub mod forecast;
 pub mod look;
 pub mod orders;
 pub mod people;

@@ -89,9 +89,15 @@ const FOLDERS: [&str; 6] = ["nodes", "policy", "modules", "plans", "checks", "se
 /// What a git-lfs pointer begins with (git-lfs specification, "The Pointer").
 const LFS_POINTER: &[u8] = b"version https://git-lfs.github.com/spec/";
 
-/// Reads every document of a tree; records that `known` has are not read again. The findings are sorted by file and line.
+/// Reads every document of a tree. The findings are sorted by file and line.
 #[must_use]
-pub fn parse(tree: &SourceTree, known: &mut ReadRecords) -> (Documents, Vec<Finding>) {
+pub fn parse(tree: &SourceTree) -> (Documents, Vec<Finding>) {
+    parse_after(tree, &mut ReadRecords::default())
+}
+
+/// The same; records that `known` has are not read again.
+#[must_use]
+pub fn parse_after(tree: &SourceTree, known: &mut ReadRecords) -> (Documents, Vec<Finding>) {
     let mut reading = Reading::default();
     let mut records = known.of_tree(tree);
     for (path, entry) in tree.iter() {

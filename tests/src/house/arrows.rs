@@ -113,7 +113,7 @@ const ROOMS: &[Room] = &[
 
 /// The stages of the road that are modules of `reconciler/src/pure`, in their order: a later one knows the earlier
 /// ones, never the reverse.
-const ROAD: [&str; 7] = [
+const ROAD: [&str; 8] = [
     "source_tree",
     "parse",
     "validate",
@@ -121,6 +121,7 @@ const ROAD: [&str; 7] = [
     "compose",
     "diff",
     "decide",
+    "preview",
 ];
 
 /// What `file` uses against the arrows.

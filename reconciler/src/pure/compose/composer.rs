@@ -14,7 +14,7 @@ use meshplan_schemas::ident::{FleetName, ModuleName};
 use super::contents::Contents;
 use super::{Composed, TreeError, lists};
 use crate::pure::by_node::ByNode;
-use crate::pure::parse::{ReadRecords, is_record, parse};
+use crate::pure::parse::{ReadRecords, is_record, parse_after};
 use crate::pure::source_tree::{Entry, EntryKind, SourceTree};
 use crate::pure::validate::{Validated, validate};
 
@@ -161,7 +161,7 @@ impl Good {
                 "the tree has no fleet.toml: this is no fleet's repository".to_owned(),
             ));
         }
-        let (documents, mut findings) = parse(tree, records);
+        let (documents, mut findings) = parse_after(tree, records);
         if let Some(document) = &documents.fleet
             && let Some(file) = &document.read
         {

@@ -17,7 +17,7 @@ use crate::pure::scope::Scope;
 
 use plan::{gate_facts, new_walk, plan_for};
 
-mod plan;
+pub(super) mod plan;
 
 const RECONCILER: &str = "reconciler";
 

@@ -23,7 +23,7 @@ pub(super) use story::story;
 pub use story::{in_words, summary, word};
 
 mod back;
-mod selection;
+pub(super) mod selection;
 mod story;
 
 const RECONCILER: &str = "reconciler";
@@ -106,7 +106,7 @@ fn open(draft: &mut Draft<'_>, delivery: &mut Delivery, tree: &Arc<Composed>) ->
     }
     let current = walk.current;
     let candidates = candidates(draft, delivery, walk);
-    let (machines, line) = select(delivery, tree, &walk.stages[current], &candidates);
+    let (machines, line) = select(&delivery.commit, tree, &walk.stages[current], &candidates);
     if line.is_some() && walk.stages[current].named_only {
         let stage = &walk.stages[current].name;
         let reason = format!(

@@ -13,7 +13,7 @@ use crate::pure::scope::Scope;
 /// The plan that covers the legs: the one that names a scope of it, else the default plan.
 ///
 /// Legs under several plans share the default one, so that they share their fate (DL-3, `legs = "together"`).
-pub(super) fn plan_for<'a>(tree: &'a Composed, legs: &[Leg]) -> Option<&'a PlanDoc> {
+pub(in crate::pure::decide) fn plan_for<'a>(tree: &'a Composed, legs: &[Leg]) -> Option<&'a PlanDoc> {
     let of = |scope: &Scope| {
         tree.plans.values().find(|plan| {
             plan.covers.iter().any(|covers| match (covers, scope) {
@@ -41,7 +41,7 @@ pub(super) fn plan_for<'a>(tree: &'a Composed, legs: &[Leg]) -> Option<&'a PlanD
 }
 
 /// The walk at its beginning: the plan's stages, with defaults filled in.
-pub(super) fn new_walk(
+pub(in crate::pure::decide) fn new_walk(
     tree: &Composed,
     plan: Option<&PlanDoc>,
     excused: BTreeSet<NodeId>,

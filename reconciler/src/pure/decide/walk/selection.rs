@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use meshplan_schemas::document::plan::Amount;
-use meshplan_schemas::ident::NodeId;
+use meshplan_schemas::ident::{CommitId, NodeId};
 use sha2::{Digest as _, Sha256};
 
 use super::{changed, ordered};
@@ -29,15 +29,15 @@ pub(super) fn candidates(draft: &Draft<'_>, delivery: &Delivery, walk: &Walk) ->
 }
 
 /// The machines of a stage, and what is worth saying about the choice (DL-6).
-pub(super) fn select(
-    delivery: &Delivery,
+pub(in crate::pure::decide) fn select(
+    commit: &CommitId,
     tree: &Composed,
     stage: &StageRun,
     candidates: &BTreeSet<NodeId>,
 ) -> (BTreeSet<NodeId>, Option<String>) {
     let wanted = &stage.select;
     if wanted.rest {
-        return (first_by_hash(delivery, tree, candidates, stage.batch), None);
+        return (first_by_hash(commit, tree, candidates, stage.batch), None);
     }
     let named = !wanted.nodes.is_empty() || !wanted.roles.is_empty();
     let fits = |id: &&NodeId| {
@@ -48,10 +48,10 @@ pub(super) fn select(
     };
     let fitting: BTreeSet<NodeId> = candidates.iter().filter(fits).copied().collect();
     if !fitting.is_empty() || !named {
-        return (first_by_hash(delivery, tree, &fitting, wanted.count), None);
+        return (first_by_hash(commit, tree, &fitting, wanted.count), None);
     }
     // No named canary is among the machines that this changes: one that is takes its place (DL-6).
-    let instead = first_by_hash(delivery, tree, candidates, Some(Amount::Number(1)));
+    let instead = first_by_hash(commit, tree, candidates, Some(Amount::Number(1)));
     let line = instead.first().and_then(|id| tree.nodes.get(id)).map(|node| {
         format!(
             "no machine that the stage {} names is changed by this; {} goes first instead",
@@ -64,7 +64,7 @@ pub(super) fn select(
 /// So many of them in the order of their hash with the commit, at least one, lifelines last; all where no amount is
 /// given.
 fn first_by_hash(
-    delivery: &Delivery,
+    commit: &CommitId,
     tree: &Composed,
     from: &BTreeSet<NodeId>,
     amount: Option<Amount>,
@@ -77,7 +77,7 @@ fn first_by_hash(
         .iter()
         .map(|id| {
             let hash = Sha256::new()
-                .chain_update(delivery.commit.as_str().as_bytes())
+                .chain_update(commit.as_str().as_bytes())
                 .chain_update(id.0.as_bytes())
                 .finalize();
             (lifelines.contains(id), hash.into(), *id)
@@ -88,7 +88,7 @@ fn first_by_hash(
 }
 
 /// An amount of so many machines: a share is rounded down.
-pub(super) fn resolve(amount: Amount, of: usize) -> usize {
+pub(in crate::pure::decide) fn resolve(amount: Amount, of: usize) -> usize {
     match amount {
         Amount::Number(n) => usize::try_from(n).unwrap_or(usize::MAX),
         Amount::Percent(p) => of * usize::try_from(p.min(100)).unwrap_or(100) / 100,

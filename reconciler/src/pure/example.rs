@@ -1,4 +1,8 @@
-//! A fleet of any size, the same for the same seed: for benches and for properties of composing.
+//! A fleet of any size, the same for the same seed: for whoever wants to see how a large one feels, for benches and
+//! for properties (FR-15).
+//!
+//! The one generator: `meshplan example fleet` writes what it makes, tests and benches compose it. Invariant: what it
+//! makes checks and lints without a word, whatever the size and the seed.
 
 use std::collections::BTreeSet;
 
@@ -9,6 +13,8 @@ use uuid::Uuid;
 
 /// Roles that the generated records carry.
 const ROLES: [&str; 5] = ["edge", "relay", "store", "web", "dns"];
+/// How many records one folder holds at most: what a forge's page and a person's editor still show.
+const NODES_A_FOLDER: usize = 1000;
 const SITES: [&str; 4] = ["ams", "bru", "cdg", "dub"];
 
 /// splitmix64: enough chance for a fleet, and the same on every machine.
@@ -57,7 +63,9 @@ pub fn generate(nodes: usize, seed: u64) -> Vec<(String, Vec<u8>)> {
         ("modules/host/module.toml".to_owned(), HOST.into()),
         ("modules/host/files/hosts.j2".to_owned(), HOSTS.into()),
     ];
-    for (at, role) in ROLES.iter().enumerate() {
+    // A small fleet has no role that nobody carries.
+    let roles = &ROLES[..nodes.clamp(1, ROLES.len())];
+    for (at, role) in roles.iter().enumerate() {
         files.push((
             format!("policy/roles/{role}.toml"),
             format!("[scheduler]\nsplay_secs = {}\n", at + 1),
@@ -66,7 +74,7 @@ pub fn generate(nodes: usize, seed: u64) -> Vec<(String, Vec<u8>)> {
         files.push((format!("modules/{role}/files/{role}.conf.j2"), ROLE_CONF.into()));
     }
     let mut short_ids = BTreeSet::new();
-    files.extend((0..nodes).map(|at| record(at, &mut short_ids, &mut chance)));
+    files.extend((0..nodes).map(|at| record(at, roles, &mut short_ids, &mut chance)));
     files.sort();
     files
         .into_iter()
@@ -94,11 +102,16 @@ fn fresh(at: usize, short_ids: &mut BTreeSet<String>, chance: &mut Chance) -> No
     }
 }
 
-fn record(at: usize, short_ids: &mut BTreeSet<String>, chance: &mut Chance) -> (String, String) {
+fn record(
+    at: usize,
+    among: &[&str],
+    short_ids: &mut BTreeSet<String>,
+    chance: &mut Chance,
+) -> (String, String) {
     let name = format!("n{at:05}");
     let site = SITES[chance.below(SITES.len())];
-    let first = ROLES[at % ROLES.len()];
-    let second = ROLES[chance.below(ROLES.len())];
+    let first = among[at % among.len()];
+    let second = among[chance.below(among.len())];
     let roles = if first == second {
         format!("\"{first}\"")
     } else {
@@ -113,7 +126,7 @@ fn record(at: usize, short_ids: &mut BTreeSet<String>, chance: &mut Chance) -> (
         BASE64.encode(signing.as_bytes()),
         8000 + chance.below(10),
     );
-    (format!("nodes/{site}/{name}.toml"), text)
+    (format!("nodes/{:03}/{name}.toml", at / NODES_A_FOLDER), text)
 }
 
 fn role_module(role: &str) -> String {

@@ -1,12 +1,40 @@
-//! Two texts as lines lost and lines new, for people.
+//! Two texts as lines lost and lines new, for people: on a node, and in a preview of a merge.
 //!
 //! It stands alone because it is bounded: what is too long for a fine comparison is shown as a coarse one, never not
 //! at all.
+
+use std::fmt::Write as _;
 
 /// Above this many pairs of lines the middle is shown as all lost and all new.
 const PAIRS: usize = 4_000_000;
 /// Lines around a change.
 const AROUND: usize = 3;
+
+/// What became of a line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Mark {
+    /// It is in both.
+    Kept,
+    /// It is in the old text only.
+    Lost,
+    /// It is in the new text only.
+    New,
+}
+
+impl Mark {
+    /// How it is written before its line.
+    #[must_use]
+    pub fn sign(self) -> char {
+        match self {
+            Self::Kept => ' ',
+            Self::Lost => '-',
+            Self::New => '+',
+        }
+    }
+}
+
+/// A line with its end, and what became of it.
+pub type Line<'a> = (Mark, &'a str);
 
 /// How two contents differ.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -23,6 +51,12 @@ pub fn diff(there: &[u8], declared: &[u8]) -> Diff {
     let (Ok(there), Ok(declared)) = (std::str::from_utf8(there), std::str::from_utf8(declared)) else {
         return Diff::Binary;
     };
+    Diff::Lines(render(&marked(there, declared)))
+}
+
+/// Every line of both texts with its mark, in order.
+#[must_use]
+pub fn marked<'a>(there: &'a str, declared: &'a str) -> Vec<Line<'a>> {
     let (there, declared): (Vec<&str>, Vec<&str>) = (
         there.split_inclusive('\n').collect(),
         declared.split_inclusive('\n').collect(),
@@ -36,17 +70,17 @@ pub fn diff(there: &[u8], declared: &[u8]) -> Diff {
         .count();
     let lost = &there[start..there.len() - end];
     let new = &declared[start..declared.len() - end];
-    let mut marked: Vec<(char, &str)> = there[..start].iter().map(|line| (' ', *line)).collect();
+    let mut marked: Vec<Line<'a>> = there[..start].iter().map(|line| (Mark::Kept, *line)).collect();
     marked.extend(middle(lost, new));
-    marked.extend(there[there.len() - end..].iter().map(|line| (' ', *line)));
-    Diff::Lines(render(&marked))
+    marked.extend(there[there.len() - end..].iter().map(|line| (Mark::Kept, *line)));
+    marked
 }
 
 /// The longest common subsequence, by the table of its lengths.
-fn middle<'a>(lost: &[&'a str], new: &[&'a str]) -> Vec<(char, &'a str)> {
+fn middle<'a>(lost: &[&'a str], new: &[&'a str]) -> Vec<Line<'a>> {
     if lost.len().saturating_mul(new.len()) > PAIRS {
-        let lost = lost.iter().map(|line| ('-', *line));
-        return lost.chain(new.iter().map(|line| ('+', *line))).collect();
+        let lost = lost.iter().map(|line| (Mark::Lost, *line));
+        return lost.chain(new.iter().map(|line| (Mark::New, *line))).collect();
     }
     let width = new.len() + 1;
     let mut common = vec![0_u32; (lost.len() + 1) * width];
@@ -62,26 +96,28 @@ fn middle<'a>(lost: &[&'a str], new: &[&'a str]) -> Vec<(char, &'a str)> {
     let (mut i, mut j, mut marked) = (0, 0, Vec::new());
     while i < lost.len() || j < new.len() {
         if i < lost.len() && j < new.len() && lost[i] == new[j] {
-            marked.push((' ', lost[i]));
+            marked.push((Mark::Kept, lost[i]));
             (i, j) = (i + 1, j + 1);
         } else if j == new.len()
             || (i < lost.len() && common[(i + 1) * width + j] >= common[i * width + j + 1])
         {
-            marked.push(('-', lost[i]));
+            marked.push((Mark::Lost, lost[i]));
             i += 1;
         } else {
-            marked.push(('+', new[j]));
+            marked.push((Mark::New, new[j]));
             j += 1;
         }
     }
     marked
 }
 
-fn render(marked: &[(char, &str)]) -> String {
+/// The lines that changed and those around them, each after its sign.
+#[must_use]
+pub fn render(marked: &[Line<'_>]) -> String {
     let near = |at: usize| {
         let from = at.saturating_sub(AROUND);
         let to = (at + AROUND + 1).min(marked.len());
-        marked[from..to].iter().any(|(mark, _)| *mark != ' ')
+        marked[from..to].iter().any(|(mark, _)| *mark != Mark::Kept)
     };
     let mut out = String::new();
     let mut skipped = false;
@@ -93,9 +129,8 @@ fn render(marked: &[(char, &str)]) -> String {
         if std::mem::take(&mut skipped) {
             out.push_str("  ...\n");
         }
-        out.push(*mark);
-        out.push(' ');
-        out.push_str(line.trim_end_matches('\n'));
+        // Writing into a text cannot fail.
+        let _ = write!(out, "{} {}", mark.sign(), line.trim_end_matches('\n'));
         if !line.ends_with('\n') {
             out.push_str("  (no line end)");
         }
@@ -145,11 +180,11 @@ mod tests {
             let (x, y): (Vec<&str>, Vec<&str>) =
                 (a.split_inclusive('\n').collect(), b.split_inclusive('\n').collect());
             let marked = middle(&x, &y);
-            let without = |mark: char| -> Vec<&str> {
+            let without = |mark: Mark| -> Vec<&str> {
                 marked.iter().filter(|(m, _)| *m != mark).map(|(_, l)| *l).collect()
             };
-            prop_assert_eq!(without('+'), x);
-            prop_assert_eq!(without('-'), y);
+            prop_assert_eq!(without(Mark::New), x);
+            prop_assert_eq!(without(Mark::Lost), y);
         }
     }
 }

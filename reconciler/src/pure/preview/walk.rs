@@ -1,0 +1,186 @@
+//! How a merge would be walked: its legs, the plan that covers them, the stages with their numbers (DL-8).
+//!
+//! The legs are those that [`crate::pure::diff`] finds where everything before is accepted and proven, and the stages
+//! those of [`crate::pure::decide::forecast`]: a preview has no rules of its own.
+
+use std::collections::BTreeMap;
+
+use meshplan_schemas::document::plan::{Absent, Check};
+use meshplan_schemas::ident::{CommitId, NodeName, PlanName};
+use serde::Serialize;
+
+use crate::pure::compose::Composed;
+use crate::pure::decide::forecast::{StageForecast, forecast};
+use crate::pure::delivery::OnTrouble;
+use crate::pure::diff::{diff, policy_on_nodes};
+use crate::pure::scope::Scope;
+use crate::pure::snapshot::{Assignment, ContentRef, Snapshot};
+
+/// The walk of a merge.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct WalkPreview {
+    /// What changes, scope by scope.
+    pub legs: Vec<LegPreview>,
+    /// The plan that covers them; none: the built-in one.
+    pub plan: Option<PlanName>,
+    /// What it waits for before it starts, in words.
+    pub gate: Vec<String>,
+    /// The stages.
+    pub stages: Vec<StagePreview>,
+    /// Enrolled machines that it reaches.
+    pub machines: usize,
+    /// The shortest that all looks together can take, in seconds.
+    pub at_least_secs: u64,
+    /// After how long the last stage has passed or has failed, in seconds.
+    pub at_most_secs: u64,
+}
+
+/// What changes in one scope.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct LegPreview {
+    /// The scope, as plans name it.
+    pub scope: Scope,
+    /// On how many enrolled machines.
+    pub machines: usize,
+}
+
+/// One stage.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct StagePreview {
+    /// Its name.
+    pub name: String,
+    /// How many machines it takes.
+    pub machines: usize,
+    /// Which; none where the hash of the merge's commit chooses.
+    pub nodes: Option<Vec<NodeName>>,
+    /// In how many waves.
+    pub waves: usize,
+    /// Healthy looks in a row that pass a machine; 0: told only.
+    pub times: u32,
+    /// Seconds between looks.
+    pub every_secs: u32,
+    /// Seconds within which a machine must pass.
+    pub within_secs: u32,
+    /// What a failed machine does.
+    pub failed: OnTrouble,
+    /// What a silent machine does.
+    pub silent: OnTrouble,
+    /// How many of a wave may fail.
+    pub tolerate: usize,
+    /// What is worth saying of the choice.
+    pub line: Option<String>,
+}
+
+pub(super) fn walk(
+    before: Option<&Composed>,
+    after: &Composed,
+) -> Result<Option<WalkPreview>, serde_json::Error> {
+    let snapshot = before.map(as_accepted).transpose()?.unwrap_or_default();
+    let accepted = before.map(|tree| tree.policy.as_str());
+    let legs = diff(after, before, &snapshot, accepted, false)?.legs;
+    if legs.is_empty() {
+        return Ok(None);
+    }
+    let forecast = forecast(after, &legs);
+    let stages: Vec<StagePreview> = forecast
+        .stages
+        .into_iter()
+        .map(|stage| of(after, stage))
+        .collect();
+    let waves = |stage: &StagePreview| u64::try_from(stage.waves).unwrap_or(u64::MAX);
+    let looks = |stage: &StagePreview| u64::from(stage.times.saturating_sub(1)) * u64::from(stage.every_secs);
+    Ok(Some(WalkPreview {
+        machines: stages.iter().map(|stage| stage.machines).sum(),
+        at_least_secs: stages.iter().map(|s| waves(s).saturating_mul(looks(s))).sum(),
+        at_most_secs: stages
+            .iter()
+            .map(|s| waves(s).saturating_mul(u64::from(s.within_secs)))
+            .sum(),
+        legs: (legs.iter())
+            .map(|leg| LegPreview {
+                scope: leg.scope.clone(),
+                machines: leg.nodes.len(),
+            })
+            .collect(),
+        plan: forecast.plan.map(|plan| plan.name.clone()),
+        gate: forecast.plan.map(gate).unwrap_or_default(),
+        stages,
+    }))
+}
+
+/// A world in which this tree is what everybody runs and has proven.
+fn as_accepted(tree: &Composed) -> Result<Snapshot, serde_json::Error> {
+    let content = |digest| ContentRef {
+        digest,
+        commit: CommitId::null(),
+    };
+    let proven = |digest| Assignment {
+        assigned: Some(content(digest)),
+        proven: Some(content(digest)),
+    };
+    let mut assignments = BTreeMap::new();
+    for (id, (digest, _)) in policy_on_nodes(tree, &tree.policy)? {
+        assignments.insert((id, Scope::Policy), proven(digest));
+    }
+    for node in tree.nodes.values() {
+        for (module, (digest, _)) in &node.modules {
+            assignments.insert((node.id, Scope::Module(module.clone())), proven(*digest));
+        }
+    }
+    // What is invited runs nothing yet.
+    assignments.retain(|(id, _), _| tree.nodes.get(id).is_some_and(|node| node.enrolled));
+    Ok(Snapshot {
+        accepted: BTreeMap::from([
+            (Scope::List, content(tree.list_digest)),
+            (Scope::Policy, content(tree.policy_digest)),
+            (Scope::Gate, content(tree.gate_digest)),
+        ]),
+        assignments,
+        ..Snapshot::default()
+    })
+}
+
+fn of(tree: &Composed, stage: StageForecast) -> StagePreview {
+    let names = |ids: std::collections::BTreeSet<_>| {
+        let mut names: Vec<NodeName> = ids
+            .iter()
+            .filter_map(|id| Some(tree.nodes.get(id)?.name.clone()))
+            .collect();
+        names.sort();
+        names
+    };
+    StagePreview {
+        name: stage.run.name,
+        machines: stage.machines,
+        nodes: stage.named.map(names),
+        waves: stage.waves,
+        times: stage.run.times,
+        every_secs: stage.run.every_secs,
+        within_secs: stage.run.within_secs,
+        failed: stage.run.failed,
+        silent: stage.run.silent,
+        tolerate: stage.tolerate,
+        line: stage.line,
+    }
+}
+
+/// What a plan waits for before it starts.
+fn gate(plan: &meshplan_schemas::document::PlanDoc) -> Vec<String> {
+    let mut gate = Vec::new();
+    match &plan.check {
+        Check::Own => gate.push("the check of the merged tree".to_owned()),
+        Check::Named(names) => gate.push(format!("the statuses {}", names.join(", "))),
+        Check::None => {}
+    }
+    match plan.approvals {
+        0 => {}
+        1 => gate.push("1 approval".to_owned()),
+        count => gate.push(format!("{count} approvals")),
+    }
+    match plan.absent {
+        Absent::Hold => gate.push("every required machine, held while one is absent".to_owned()),
+        Absent::Skip => gate.push("the machines that are there, absent ones follow".to_owned()),
+        Absent::Wait => gate.push("nobody: absent machines abort it at the deadline".to_owned()),
+    }
+    gate
+}

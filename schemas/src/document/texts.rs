@@ -170,7 +170,7 @@ checked_text!(
 /// A path in the fleet repo.
 TreePath,
 "expected a path in this repository: not absolute, without `.`, `..` or `//`",
-"^[^/]+(/[^/]+)*$",
+"^[^/\\x00-\\x1f]+(/[^/\\x00-\\x1f]+)*$",
 |t| t.len() <= 4096 && !t.chars().any(char::is_control) && parts(t));
 checked_text!(
 /// A unit of the service manager.

@@ -300,7 +300,6 @@ fn cases() -> ProptestConfig {
 proptest! {
     #![proptest_config(cases())]
 
-    // holds: OP-8
     #[test]
     fn no_bytes_make_a_reader_panic(
         which in 0..published::NAMES.len(),

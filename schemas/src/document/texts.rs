@@ -1,8 +1,8 @@
 //! Texts of resource kinds that are checked by their form alone: units, images, addresses, names of other tools.
 
+use core::net::IpAddr;
 use std::collections::BTreeMap;
 use std::fmt;
-use std::net::IpAddr;
 use std::str::FromStr;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};

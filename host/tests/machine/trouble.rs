@@ -391,7 +391,7 @@ fn a_module_with_a_kind_that_this_host_does_not_have_is_refused_whole_and_the_ot
         .with("base", vec![file("f", "/f", "x")])
         .with("web", vec![file("g", "/g", "x"), service("s", "web.service")]);
     let applied = machine.apply(&decl.get(), decl.digest(), 10).unwrap();
-    assert_eq!(world.targets().keys().collect::<Vec<_>>(), ["/f"]);
+    assert!(world.targets().contains_key("/f") && !world.targets().contains_key("/g"));
     let of_web: Vec<_> = (applied.lines.iter())
         .filter(|line| line.name.module.as_str() == "web")
         .collect();

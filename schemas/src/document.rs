@@ -8,6 +8,7 @@ pub mod checks;
 pub mod fleet;
 pub mod module;
 pub mod node;
+pub mod pages;
 pub mod plan;
 pub mod policy;
 pub mod published;
@@ -18,6 +19,7 @@ pub mod rotations;
 pub mod scalar;
 pub mod signers;
 pub mod texts;
+mod toml_1_0;
 pub mod var;
 pub(crate) mod words;
 

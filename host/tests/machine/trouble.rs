@@ -1,6 +1,6 @@
 //! The machine in trouble: no room, files of its own lost or broken, a way back that is barred.
 
-use crate::world::{self, Decl, World, file, link, path};
+use crate::world::{self, Decl, World, file, link, path, service};
 use meshplan_host::edge::machine::{End, LedgerState, Machine, MachineError, Recovered};
 use meshplan_host::pure::agent::Basis;
 use meshplan_schemas::declaration::OnFailure;
@@ -380,4 +380,27 @@ fn an_apply_that_takes_longer_than_it_may_is_taken_back_between_two_steps() {
     assert!(!reason.blames_content());
     assert!(reason.to_string().contains("within 60 s"), "{reason}");
     assert_eq!(world.targets(), before);
+}
+
+// holds: SG-4
+#[test]
+fn a_module_with_a_kind_that_this_host_does_not_have_is_refused_whole_and_the_others_go_on() {
+    let world = World::new();
+    let mut machine = world.machine();
+    let decl = Decl::new(1)
+        .with("base", vec![file("f", "/f", "x")])
+        .with("web", vec![file("g", "/g", "x"), service("s", "web.service")]);
+    let applied = machine.apply(&decl.get(), decl.digest(), 10).unwrap();
+    assert!(world.targets().contains_key("/f") && !world.targets().contains_key("/g"));
+    let of_web: Vec<_> = (applied.lines.iter())
+        .filter(|line| line.name.module.as_str() == "web")
+        .collect();
+    assert_eq!(of_web.len(), 2, "{applied:?}");
+    for line in of_web {
+        assert_eq!(line.outcome, Outcome::Refused);
+        assert!(
+            line.reason.contains("this host does not have the kind `service`"),
+            "{line:?}"
+        );
+    }
 }

@@ -156,6 +156,16 @@ fn resource(id: &str, kind: Kind) -> Resource {
     kind.into_resource(format!("x.{id}").parse().unwrap()).unwrap()
 }
 
+/// A resource of a kind that this host can read and cannot do.
+pub(crate) fn service(id: &str, unit: &str) -> Resource {
+    let spec = meshplan_schemas::resource::programs::Service {
+        unit: unit.to_owned(),
+        state: None,
+        enabled: Some(true),
+    };
+    resource(id, Kind::Service(spec))
+}
+
 pub(crate) fn file(id: &str, path: &str, text: &str) -> Resource {
     file_with(id, path, text, "0644")
 }

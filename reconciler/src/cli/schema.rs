@@ -11,7 +11,7 @@ use super::exit::Exit;
 /// Prints the JSON Schema of a kind of document; without a name the names.
 #[derive(Debug, Clone, ClapArgs)]
 pub struct Args {
-    /// fleet, module, node, plan or policy.
+    /// checks, fleet, module, node, plan, policy, retired or rotations.
     pub name: Option<String>,
 }
 

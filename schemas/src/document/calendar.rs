@@ -116,7 +116,6 @@ fn number(text: &str) -> Option<u32> {
 mod tests {
     use super::*;
 
-    // holds: HK-6
     #[test]
     fn a_calendar_is_what_systemd_takes() {
         for good in [

@@ -10,6 +10,7 @@ use std::ops::Range;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
+use super::toml_1_0;
 use crate::finding::{Finding, Source, did_you_mean, nearest};
 
 /// A value that a document can hold.
@@ -64,6 +65,9 @@ pub fn document<T: Read>(source: &Source, findings: &mut Vec<Finding>) -> Option
             }
         })
         .collect();
+    if broken.is_empty() {
+        broken = toml_1_0::findings(source);
+    }
     broken.sort();
     broken.dedup_by_key(|f| f.line);
     broken.truncate(SYNTAX_ERRORS);
@@ -153,11 +157,11 @@ impl Reader<'_> {
         read.map(Some)
     }
 
-    /// The value of a key, or what its absence means; says so when it must be there.
+    /// The value of a key, or what its absence means; says so when it must be there. `known` are the table's keys.
     pub fn field<T: Read>(
         &mut self,
         table: &DeTable<'_>,
-        key: &str,
+        (key, known): (&str, &[&str]),
         within: &Spanned<DeValue<'_>>,
     ) -> Option<T> {
         match self.key(table, key)? {
@@ -168,8 +172,9 @@ impl Reader<'_> {
                     None => String::new(),
                 };
                 let message = format!("the key `{key}` is missing{place}");
-                // A misspelt key is said once, by the unknown key.
-                let misspelt = table.keys().any(|k| nearest(k.get_ref(), [key]).is_some());
+                // A misspelt key is said once, by the unknown key; one that is known is no misspelling of another.
+                let unknown = table.keys().filter(|k| !known.contains(&k.get_ref().as_ref()));
+                let misspelt = unknown.into_iter().any(|k| nearest(k.get_ref(), [key]).is_some());
                 if !misspelt {
                     let finding = if self.path.is_empty() {
                         Finding::of_file(self.source.file(), message)
@@ -315,8 +320,9 @@ macro_rules! table {
                 value: &toml::Spanned<toml::de::DeValue<'_>>,
                 reader: &mut $crate::document::read::Reader<'_>,
             ) -> Option<Self> {
-                let table = reader.table(value, &[$($key),*], $crate::document::read::table!(@refused $($refused)?))?;
-                $( let $field = $crate::document::read::table!(@read reader, table, $key, value, $type $(, $default)?); )*
+                let known: &[&str] = &[$($key),*];
+                let table = reader.table(value, known, $crate::document::read::table!(@refused $($refused)?))?;
+                $( let $field = $crate::document::read::table!(@read reader, table, $key, known, value, $type $(, $default)?); )*
                 Some(Self { $( $field: $field? ),* })
             }
             fn missing() -> Option<Self> {
@@ -337,10 +343,10 @@ macro_rules! table {
     };
     (@refused) => { &[] };
     (@refused $refused:expr) => { $refused };
-    (@read $reader:ident, $table:ident, $key:literal, $within:ident, $type:ty) => {
-        $reader.field::<$type>($table, $key, $within)
+    (@read $reader:ident, $table:ident, $key:literal, $known:ident, $within:ident, $type:ty) => {
+        $reader.field::<$type>($table, ($key, $known), $within)
     };
-    (@read $reader:ident, $table:ident, $key:literal, $within:ident, $type:ty, $default:expr) => {
+    (@read $reader:ident, $table:ident, $key:literal, $known:ident, $within:ident, $type:ty, $default:expr) => {
         $reader.key::<$type>($table, $key).map(|value| value.unwrap_or_else(|| $default))
     };
     (@missing $type:ty) => { <$type as $crate::document::read::Read>::missing() };

@@ -216,7 +216,7 @@ checked_text!(
 /// An absolute path on a node, written the one way it can be written, so that equal text is equal target.
 TargetPath,
 "a path on a node is absolute, without `.`, `..`, `//`, a `/` at its end or control characters, at most 4096 long",
-"^(/[^/]+)+$",
+"^(/[^/\\x00-\\x1f]+)+$",
 |t| {
     t.len() <= 4096
         && !t.chars().any(char::is_control)
@@ -227,8 +227,8 @@ checked_text!(
     /// A path inside the module's folder.
     SourcePath,
     "a source is a path inside the module's folder: not absolute, without `.`, `..` or `//`",
-    "^[^/]+(/[^/]+)*$",
-    |t| !t.contains('\0') && t.split('/').all(|part| !matches!(part, "" | "." | "..")));
+    "^[^/\\x00-\\x1f]+(/[^/\\x00-\\x1f]+)*$",
+    |t| !t.chars().any(char::is_control) && t.split('/').all(|part| !matches!(part, "" | "." | "..")));
 checked_text!(
 /// A plain-http address that a node asks itself.
 PlainUrl,

@@ -1,8 +1,8 @@
 //! Texts of resource kinds that are checked by their form alone: units, images, addresses, names of other tools.
 
+use core::net::IpAddr;
 use std::collections::BTreeMap;
 use std::fmt;
-use std::net::IpAddr;
 use std::str::FromStr;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
@@ -13,6 +13,7 @@ use toml::de::DeValue;
 use super::calendar::Calendar;
 use super::read::{Read, Reader};
 use super::scalar::checked_text;
+use crate::finding::did_you_mean;
 
 /// A text that is read by its own `FromStr`.
 macro_rules! read_texts {
@@ -170,7 +171,7 @@ checked_text!(
 /// A path in the fleet repo.
 TreePath,
 "expected a path in this repository: not absolute, without `.`, `..` or `//`",
-"^[^/]+(/[^/]+)*$",
+"^[^/\\x00-\\x1f]+(/[^/\\x00-\\x1f]+)*$",
 |t| t.len() <= 4096 && !t.chars().any(char::is_control) && parts(t));
 checked_text!(
 /// A unit of the service manager.
@@ -313,7 +314,6 @@ const CAPABILITIES: &[&str] = &[
 
 impl Read for Capability {
     fn read(value: &Spanned<DeValue<'_>>, reader: &mut Reader<'_>) -> Option<Self> {
-        let words: Vec<(&str, &str)> = CAPABILITIES.iter().map(|name| (*name, *name)).collect();
         let text = reader.text(value)?;
         if text == "ALL" {
             let help = "name the ones that it needs; all of them is `privileged` by another name, which does not exist";
@@ -336,7 +336,17 @@ impl Read for Capability {
             );
             return None;
         }
-        reader.word(value, &words).map(|word| Self(word.to_owned()))
+        if CAPABILITIES.contains(&text) {
+            return Some(Self(text.to_owned()));
+        }
+        let message = format!(
+            "`{}` cannot be `{}`: there is no such capability",
+            reader.path(),
+            text.escape_debug()
+        );
+        let near = did_you_mean(&text.to_ascii_uppercase(), CAPABILITIES.iter().copied());
+        reader.error_help(value.span(), message, near);
+        None
     }
 }
 impl JsonSchema for Capability {

@@ -138,7 +138,7 @@ fn trust(documents: &Documents, (source, file): (&Source, &FleetFile), findings:
         if let Some(at) = threshold
             && usize::try_from(at.value.0).is_ok_and(|wanted| wanted > count)
         {
-            let message = format!("{} must sign, and there are {count} {who}", at.value.0);
+            let message = format!("{} must sign, and the number of {who} is {count}", at.value.0);
             findings.push(source.error(at.span.clone(), message));
         }
     }

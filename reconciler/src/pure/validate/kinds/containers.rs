@@ -1,7 +1,7 @@
 //! Containers and their networks (HK-8, HK-10).
 
+use core::net::IpAddr;
 use std::collections::BTreeMap;
-use std::net::IpAddr;
 
 use meshplan_schemas::document::module::containers::PortFile;
 use meshplan_schemas::document::module::{ContainerResource, Entry, NetworkResource};

@@ -1,5 +1,6 @@
 //! What decides on the host: values and `now` in, values with their reasons out.
 
+pub mod address;
 pub mod admit;
 pub mod agent;
 pub mod apply_plan;

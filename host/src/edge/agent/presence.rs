@@ -57,6 +57,7 @@ impl Presence {
         }
         if self.link_up || self.link_why != why {
             self.link_up = false;
+            tracing::warn!(why, "no session with the reconciler");
             why.clone_into(&mut self.link_why);
             self.write();
         }

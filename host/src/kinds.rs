@@ -83,7 +83,10 @@ impl Wanted {
             Kind::File(spec) => file::validate(spec, accounts).map(Self::File),
             Kind::Directory(spec) => directory::validate(spec, accounts).map(Self::Directory),
             Kind::Link(spec) => link::validate(spec).map(Self::Link),
-            Kind::Probe(_) => Ok(Self::Probe),
+            Kind::Probe(spec) => match probe::validate(spec) {
+                Ok(()) => Ok(Self::Probe),
+                Err(why) => Err(Invalid::Fields(why)),
+            },
         }
     }
     /// Where.

@@ -4,6 +4,7 @@ pub mod address;
 pub mod admit;
 pub mod agent;
 pub mod apply_plan;
+pub mod capability;
 pub mod commit_confirm;
 pub mod confirm;
 pub mod epoch_choice;

@@ -31,7 +31,9 @@ fn a_machine_enrols_and_takes_orders_through_a_terminator_and_comes_back_when_th
     })?;
 
     let states = |w: &World, words: &str| Ok(w.host("ace", &["status"])?.ok()?.contains(words));
-    world.poll("ace's first declaration is confirmed", |w| states(w, "1 is confirmed"))?;
+    world.poll("ace's first declaration is confirmed", |w| {
+        states(w, "1 is confirmed")
+    })?;
 
     // A host that starts while the certificate is past its time has no session, says why, and keeps what it has.
     world.kill_host("ace")?;

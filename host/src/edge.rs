@@ -3,6 +3,7 @@
 pub mod accounts;
 pub mod agent;
 pub mod boot;
+pub mod capabilities;
 pub mod checked;
 pub mod clock;
 pub mod command;

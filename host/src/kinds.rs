@@ -87,7 +87,10 @@ impl Wanted {
                 ask: Ask::Unit(_) | Ask::Container(_),
                 ..
             }) => Err(Invalid::Fields(probe::NOT_ASKED_YET.to_owned())),
-            Kind::Probe(_) => Ok(Self::Probe),
+            Kind::Probe(spec) => match probe::validate(spec) {
+                Ok(()) => Ok(Self::Probe),
+                Err(why) => Err(Invalid::Fields(why)),
+            },
             other => Err(Invalid::Fields(format!(
                 "this host does not have the kind `{}` yet: nothing of the module is touched",
                 other.word()

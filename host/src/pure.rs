@@ -1,8 +1,10 @@
 //! What decides on the host: values and `now` in, values with their reasons out.
 
+pub mod address;
 pub mod admit;
 pub mod agent;
 pub mod apply_plan;
+pub mod capability;
 pub mod commit_confirm;
 pub mod confirm;
 pub mod epoch_choice;

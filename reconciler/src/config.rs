@@ -22,7 +22,8 @@ pub struct Config {
     /// What the service listens on; loopback unless told otherwise (OP-4).
     #[serde(default = "loopback")]
     pub listen: SocketAddr,
-    /// Where hosts find the reconciler: `ws://host:port/mesh`; they stand in the signed list.
+    /// Where hosts find the reconciler: `ws://host:port/mesh`, or `wss://host/mesh` where TLS ends before it; they stand
+    /// in the signed list.
     pub addresses: Vec<String>,
     /// Where the fleet repo lives.
     pub forge: Forge,

@@ -30,6 +30,10 @@ pub const SIGNATURES: usize = 64;
 pub const KEY_ID_BYTES: usize = 256;
 /// The largest message inside a session, in bytes.
 pub const MESSAGE_BYTES: usize = 24 * 1024 * 1024;
+/// What a reconciler reads from a session at once, in bytes: the largest part of what a session costs it (LK-1).
+pub const SESSION_READ_BYTES: usize = 2048;
+/// The longest frame that a host sends: with its head it fits what is read at once, so that the buffer never grows.
+pub const HOST_FRAME_BYTES: usize = 2000;
 /// The largest message of a machine that only enrols, in bytes (LK-3).
 pub const ENROLMENT_REQUEST_BYTES: usize = 16 * 1024;
 /// A note is at most this long, in bytes (DL-10).
@@ -38,5 +42,7 @@ pub const NOTE_BYTES: usize = 64 * 1024;
 pub const COMMAND_OUTPUT_BYTES: usize = 8 * 1024;
 /// The most reports that wait on a node's disk; above it the oldest heartbeats go first.
 pub const REPORT_QUEUE: usize = 10_000;
+/// The most bytes of reports that wait on a node's disk (HR-11).
+pub const REPORT_QUEUE_BYTES: u64 = 64 * 1024 * 1024;
 /// The largest webhook body, in bytes (FG-2).
 pub const WEBHOOK_BYTES: usize = 25 * 1024 * 1024;

@@ -10,6 +10,7 @@
 //! | [`measure`] | what benches measure by |
 //! | [`program`] | a started program: its output in a file, ended when dropped |
 //! | [`skip`] | what a machine lacks |
+//! | [`terminator`] | a TLS terminator before the reconciler |
 
 pub mod forge;
 pub mod ground;
@@ -17,5 +18,6 @@ pub mod house;
 pub mod measure;
 pub mod program;
 pub mod skip;
+pub mod terminator;
 pub mod tree;
 pub mod world;

@@ -37,6 +37,8 @@ pub struct World {
     pub forge: Forge,
     address: SocketAddr,
     fleet: String,
+    /// What the hosts' programs see in their environment beside what is [`clean`].
+    host_environment: BTreeMap<String, PathBuf>,
     folder: TempDir,
 }
 
@@ -55,6 +57,7 @@ impl World {
             forge,
             address: free_port()?,
             fleet: fleet.to_owned(),
+            host_environment: BTreeMap::new(),
             folder,
         };
         world.init()?;
@@ -154,6 +157,12 @@ impl World {
         fs::read_to_string(self.folder().join("reconciler.log")).unwrap_or_default()
     }
 
+    /// What a node's host has printed, over all its starts.
+    #[must_use]
+    pub fn host_log(&self, node: &str) -> String {
+        fs::read_to_string(self.folder().join(format!("{node}.log"))).unwrap_or_default()
+    }
+
     /// The text of a file on a node, by its path from the node's root.
     ///
     /// # Errors
@@ -248,18 +257,7 @@ impl World {
     /// # Errors
     /// One of them says no, or does not come.
     pub fn enrol(&mut self, node: &str) -> Result<()> {
-        // The record that invites it stands in the repository, which must have been read.
-        self.poll(&format!("the reconciler knows {node}"), |w| {
-            let status = w.meshplan_json(&["fleet", "status"])?;
-            let nodes = status["nodes"].as_array().context("a status has nodes")?;
-            Ok(nodes.iter().any(|n| n["name"] == node))
-        })?;
-        let invitations = self.meshplan_json(&["fleet", "invite", node])?;
-        let token = invitations[0]["token"]
-            .as_str()
-            .context("an invitation has a token")?
-            .to_owned();
-        fs::create_dir_all(self.root_of(node))?;
+        let token = self.invite(node)?;
         let mut enrol = self.host_command(node)?;
         enrol.args(["enrol", &token]);
         let log = self.folder().join(format!("enrol-{node}.log"));
@@ -276,8 +274,34 @@ impl World {
         Ok(())
     }
 
+    /// Invites a node and makes its folder; gives the token.
+    ///
+    /// # Errors
+    /// The reconciler says no, or does not come to know the node.
+    pub fn invite(&mut self, node: &str) -> Result<String> {
+        // The record that invites it stands in the repository, which must have been read.
+        self.poll(&format!("the reconciler knows {node}"), |w| {
+            let status = w.meshplan_json(&["fleet", "status"])?;
+            let nodes = status["nodes"].as_array().context("a status has nodes")?;
+            Ok(nodes.iter().any(|n| n["name"] == node))
+        })?;
+        let invitations = self.meshplan_json(&["fleet", "invite", node])?;
+        let token = invitations[0]["token"]
+            .as_str()
+            .context("an invitation has a token")?
+            .to_owned();
+        fs::create_dir_all(self.root_of(node))?;
+        Ok(token)
+    }
+
+    /// Hosts that start from now on have this in their environment.
+    pub fn hosts_see(&mut self, variable: &str, path: &Path) {
+        self.host_environment.insert(variable.to_owned(), path.to_owned());
+    }
+
     fn host_command(&self, node: &str) -> Result<Command> {
         let mut command = self.program("meshplan-host")?;
+        command.envs(&self.host_environment);
         command.arg("--root").arg(self.root_of(node));
         Ok(command)
     }

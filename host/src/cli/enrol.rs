@@ -13,8 +13,12 @@ use super::look::failed;
 use super::words::span;
 use super::{Answer, Failure, Place};
 use crate::edge::boot;
+use crate::edge::capabilities::Asker;
 use crate::edge::disk::StateLock;
 use crate::edge::enrol::{Machine, Step, enrol as join};
+
+/// How long the machine may take to say what it can do: its first declaration is composed by that.
+const ASKED: Duration = Duration::from_secs(10);
 
 pub(super) async fn enrol(place: &Place, token: &str, wait_secs: Option<u64>) -> Result<Answer, Failure> {
     let token: Token = token
@@ -34,7 +38,7 @@ pub(super) async fn enrol(place: &Place, token: &str, wait_secs: Option<u64>) ->
         .map_err(|e| Failure::new(Exit::Internal, e))?;
     let _lock = StateLock::take(&state_dir).map_err(|e| failed(e.into()))?;
     let machine = Machine {
-        capabilities: boot::capabilities(&place.root),
+        capabilities: Asker::new(&place.root).afresh(ASKED).capabilities.clone(),
         host_version: boot::version().to_string(),
     };
     let joined = join(&token, &state_dir, &machine, say);

@@ -22,6 +22,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
+use super::capabilities::Asker;
 use super::clock::Clock;
 use super::disk::{Disk, DiskError, LockError, StateLock};
 use super::identity::IdentityError;
@@ -123,6 +124,8 @@ pub struct Shell {
     instance: String,
     boot_id: String,
     unwritten: Unwritten,
+    /// What the machine can do.
+    asker: Asker,
     /// Words that the link has not taken yet, in order.
     to_link: VecDeque<ToLink>,
     /// The ways to reconcilers that the trusted head names.
@@ -187,7 +190,10 @@ pub async fn run(setup: Setup, clock: Clock) -> Result<Standing, RunError> {
             }
             () = tokio::time::sleep_until(due) => {
                 if running.is_none() && shell.agent.standing().window.is_none() {
-                    shell.clock.set_anew();
+                    // What was asked about the clock of before says nothing of this one.
+                    if shell.clock.set_anew() {
+                        shell.agent.trust_clock(None);
+                    }
                 }
                 shell.write_again()?;
                 shell.event(Event::Tick)?;

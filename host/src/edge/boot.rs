@@ -1,4 +1,4 @@
-//! What the host asks of the machine and of its own start: boot id, instance, room, load, capabilities (HR-10).
+//! What the host asks of the machine and of its own start: boot id, instance, room, load.
 
 use std::path::Path;
 
@@ -53,17 +53,6 @@ fn load(text: &str) -> Option<u64> {
     whole.checked_mul(100)?.checked_add(hundredths)
 }
 
-/// What the machine under this root can do, asked afresh (HR-10).
-#[must_use]
-pub fn capabilities(root: &Path) -> Vec<String> {
-    let mut found = Vec::new();
-    // systemd's own test whether it is the one that booted the machine (sd_booted(3)).
-    if root.join("run/systemd/system").is_dir() {
-        found.push("systemd".to_owned());
-    }
-    found
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -72,14 +61,5 @@ mod tests {
     fn the_load_is_read_in_hundredths() {
         assert_eq!(load("1.05 0.30 0.10 1/200 300\n"), Some(105));
         assert_eq!(load(""), None);
-    }
-
-    #[test]
-    fn systemd_is_found_where_it_has_booted_and_not_where_it_is_only_installed() {
-        let root = tempfile::tempdir().unwrap();
-        std::fs::create_dir_all(root.path().join("usr/lib/systemd")).unwrap();
-        assert_eq!(capabilities(root.path()), Vec::<String>::new());
-        std::fs::create_dir_all(root.path().join("run/systemd/system")).unwrap();
-        assert_eq!(capabilities(root.path()), ["systemd"]);
     }
 }

@@ -55,17 +55,31 @@ impl Clock {
             .unwrap_or(self.wall)
     }
 
-    /// Takes the wall clock over when it was set meanwhile; not to be called while a window is open.
-    pub fn set_anew(&mut self) {
-        self.set_to(wall(), since_boot());
+    /// Takes the wall clock over when it was set meanwhile, and says whether it was; not to be called while a window
+    /// is open.
+    pub fn set_anew(&mut self) -> bool {
+        self.set_to(wall(), since_boot())
     }
 
-    fn set_to(&mut self, wall: Timestamp, since_boot: SignedDuration) {
+    /// Whether the wall clock was set and is not taken over yet.
+    #[must_use]
+    pub fn parted(&self) -> bool {
+        self.parted_from(wall(), since_boot())
+    }
+
+    fn parted_from(&self, wall: Timestamp, since_boot: SignedDuration) -> bool {
         let thought = Self::anchored(0, self.wall, self.since_boot).at(since_boot);
-        if thought.duration_until(wall).as_secs().abs() >= PARTED_SECS {
+        thought.duration_until(wall).as_secs().abs() >= PARTED_SECS
+    }
+
+    fn set_to(&mut self, wall: Timestamp, since_boot: SignedDuration) -> bool {
+        let parted = self.parted_from(wall, since_boot);
+        if parted {
+            let thought = self.at(since_boot);
             tracing::warn!(%thought, %wall, "the clock was set; its time is taken over");
             *self = Self::anchored(self.offset_secs, wall, since_boot);
         }
+        parted
     }
 }
 
@@ -97,15 +111,17 @@ mod tests {
     fn a_wall_clock_that_is_set_moves_no_deadline_until_it_is_taken_over() {
         let mut clock = Clock::anchored(0, at(1000), secs(50));
         assert_eq!(clock.at(secs(60)), at(1010), "only what went by counts");
-        clock.set_to(at(1011), secs(60));
+        assert!(!clock.set_to(at(1011), secs(60)));
         assert_eq!(
             clock.at(secs(60)),
             at(1010),
             "a clock that drifts is not taken over"
         );
-        clock.set_to(at(400), secs(60));
+        assert!(clock.parted_from(at(400), secs(60)));
+        assert!(clock.set_to(at(400), secs(60)));
+        assert!(!clock.parted_from(at(400), secs(60)));
         assert_eq!(clock.at(secs(61)), at(401));
-        clock.set_to(at(99_000), secs(70));
+        assert!(clock.set_to(at(99_000), secs(70)));
         assert_eq!(clock.at(secs(70)), at(99_000));
     }
 }

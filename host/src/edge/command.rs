@@ -8,7 +8,7 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use meshplan_schemas::limits::COMMAND_OUTPUT_BYTES;
-use rustix::process::{Pid, Signal, kill_process_group};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 use tokio::io::{AsyncRead, AsyncReadExt as _};
 use tokio::process::Child;
 
@@ -48,15 +48,28 @@ pub enum How {
     NotStarted(String),
 }
 
-/// Kills the group when it is dropped, however the wait for it ended.
+/// Kills the group once: when told to, or when it is dropped, however the wait for it ended.
+///
+/// To be killed before its leader is reaped: until then the number is the group's own, after that anybody's.
 struct Group(Option<Pid>);
 
 impl Group {
-    fn kill(&self) {
-        if let Some(group) = self.0 {
-            // It may be gone already; nothing else can go wrong with a group of our own.
+    fn kill(&mut self) {
+        if let Some(group) = self.0.take() {
+            // Nothing can go wrong with a group of our own whose leader is not reaped.
             let _gone = kill_process_group(group, Signal::KILL);
         }
+    }
+
+    /// Waits until the leader has ended, and does not reap it.
+    async fn leader_ended(&self) {
+        let Some(leader) = self.0 else { return };
+        // A thread of its own: the kernel has no other way to wait without reaping that every version knows. It ends
+        // with the leader, which is killed whenever nobody waits any more.
+        let waited = tokio::task::spawn_blocking(move || {
+            waitid(WaitId::Pid(leader), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT)
+        });
+        let _ended = waited.await;
     }
 }
 impl Drop for Group {
@@ -76,7 +89,7 @@ pub async fn run(command: Command<'_>) -> Ended {
             };
         }
     };
-    let group = Group(
+    let mut group = Group(
         child
             .id()
             .and_then(|id| i32::try_from(id).ok())
@@ -84,7 +97,13 @@ pub async fn run(command: Command<'_>) -> Ended {
     );
     let (out, err) = (child.stdout.take(), child.stderr.take());
     let said = tokio::spawn(async move { tokio::join!(tail(out), tail(err)) });
-    let how = match tokio::time::timeout(command.timeout, child.wait()).await {
+    let ended = async {
+        group.leader_ended().await;
+        // What it started and left behind goes with it, and with that the pipes end.
+        group.kill();
+        child.wait().await
+    };
+    let how = match tokio::time::timeout(command.timeout, ended).await {
         Err(_) => How::TimedOut,
         Ok(Err(e)) => How::NotStarted(format!("it was started and cannot be waited for: {e}")),
         Ok(Ok(status)) => {
@@ -95,8 +114,9 @@ pub async fn run(command: Command<'_>) -> Ended {
             }
         }
     };
-    // What it started and left behind goes with it, and with that the pipes end.
-    group.kill();
+    if how == How::TimedOut {
+        group.kill();
+    }
     let (out, err) = match tokio::time::timeout(TAIL, said).await {
         Ok(Ok(said)) => said,
         Ok(Err(_)) | Err(_) => (Vec::new(), Vec::new()),

@@ -5,6 +5,7 @@
 
 pub(crate) mod backoff;
 pub(crate) mod dial;
+mod tls;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -51,7 +52,7 @@ pub struct Membership {
     pub node: NodeId,
     /// This node's name.
     pub name: NodeName,
-    /// `ws://host:port/mesh`, tried in turn.
+    /// `ws://host:port/mesh` or `wss://host/mesh`, tried in turn.
     pub addresses: Vec<String>,
     /// The reconciler's link key, from the token, later from the list.
     pub reconciler_key: TransportKey,
@@ -139,7 +140,7 @@ impl Membership {
 /// One way to a reconciler: where, and the key that must answer there.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Route {
-    /// `ws://host:port/mesh`.
+    /// `ws://host:port/mesh` or `wss://host/mesh`.
     pub address: String,
     /// The reconciler's link key.
     pub key: TransportKey,

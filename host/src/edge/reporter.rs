@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use meshplan_schemas::envelope::{SignError, Signer, seal};
-use meshplan_schemas::limits::REPORT_QUEUE;
+use meshplan_schemas::limits::{REPORT_QUEUE, REPORT_QUEUE_BYTES};
 use meshplan_schemas::report::Report;
 use meshplan_schemas::wire::FromHost;
 use serde::{Deserialize, Serialize};
@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use super::checked::{self, Found, path};
 use super::disk::{Disk, DiskError, Owner, atomic};
 use super::marks::{self, Held, Pair};
-use crate::pure::outbound::{Effect, Event, Outbound};
+use crate::pure::outbound::{Bound, Effect, Event, Outbound};
 use crate::pure::target_path::TargetPath;
 
 const SPOOL: &str = "/spool";
@@ -26,6 +26,11 @@ const BLOCK: u64 = 32;
 const UNKEPT: u64 = 10_000;
 /// The most reports that wait in memory when the disk takes none.
 const UNSPOOLED: usize = 100;
+/// The most that waits on disk.
+const SPOOLED: Bound = Bound {
+    reports: REPORT_QUEUE,
+    bytes: REPORT_QUEUE_BYTES,
+};
 /// The most rejected reports that are kept.
 const KEPT_ASIDE: usize = 100;
 
@@ -89,7 +94,7 @@ impl Reporter {
         let mut counters = Vec::new();
         for counter in listed(&*disk, SPOOL)? {
             match checked::read(&*disk, &report(SPOOL, counter)) {
-                Found::Whole(_) => counters.push(counter),
+                Found::Whole(text) => counters.push((counter, text.len() as u64)),
                 // It was never said, or is in the reconciler's hands already: nothing can be said with it.
                 Found::Broken(why) => {
                     broken.push(why);
@@ -113,7 +118,7 @@ impl Reporter {
                 u64::try_from(now).unwrap_or(0)
             }
         };
-        let used = counters.iter().copied().fold(used, u64::max);
+        let used = counters.iter().map(|(counter, _)| *counter).fold(used, u64::max);
         let reporter = Self {
             disk,
             pair,
@@ -177,6 +182,7 @@ impl Reporter {
     ) -> Result<Vec<FromHost>, SignError> {
         let counter = made.counter;
         let text = text(made, signer)?;
+        let bytes = text.len() as u64;
         if let Err(error) = checked::write(&*self.disk, &report(SPOOL, counter), &text) {
             tracing::error!(%error, counter, "the report cannot be kept on disk; it waits in memory");
             self.unspooled.insert(counter, text);
@@ -184,8 +190,8 @@ impl Reporter {
                 self.unspooled.pop_first();
             }
         }
-        let said = self.on(Event::Queued(counter), now, "");
-        while let Some(oldest) = self.queue.overflow(REPORT_QUEUE) {
+        let said = self.on(Event::Queued { counter, bytes }, now, "");
+        while let Some(oldest) = self.queue.overflow(SPOOLED) {
             tracing::warn!(counter = oldest, "too many reports wait; the oldest is dropped");
             self.delete(oldest);
         }

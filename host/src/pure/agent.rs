@@ -22,6 +22,7 @@ use meshplan_schemas::report::{Cause, Marks};
 use meshplan_schemas::wire::FromHost;
 use semver::Version;
 
+use super::capability::clock_trusted;
 use super::confirm::{self, Change};
 use super::known_bad::KnownBad;
 use super::orders::{Anchor, Orders, Slot};
@@ -110,6 +111,8 @@ pub struct Agent {
     /// Something changed that a report says.
     changed: bool,
     last_failure: String,
+    /// Whether somebody keeps this machine's time; none when nobody could say.
+    synchronised: Option<bool>,
     /// Why the next order cannot be kept.
     lacking: Option<String>,
     effects: Vec<Effect>,
@@ -148,6 +151,7 @@ impl Agent {
             next_reconcile: now,
             changed: false,
             last_failure: String::new(),
+            synchronised: None,
             lacking: None,
             effects: Vec::new(),
         }
@@ -187,6 +191,17 @@ impl Agent {
     #[must_use]
     pub fn node(&self) -> NodeId {
         self.node
+    }
+
+    /// What was found out about the machine's clock; none: nobody could say.
+    pub fn trust_clock(&mut self, synchronised: Option<bool>) {
+        self.synchronised = synchronised;
+    }
+    /// Whether the clock is known to be right (HR-11).
+    #[must_use]
+    pub fn clock_trusted(&self, now: i64) -> Option<bool> {
+        let newest = self.marks.timestamp.and_then(|m| i64::try_from(m.number).ok());
+        clock_trusted(self.synchronised, now, newest)
     }
 
     /// Nothing is being done and nothing waits to be done: drift was looked for, no window is open.

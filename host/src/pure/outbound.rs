@@ -4,7 +4,7 @@
 //! applied again for it. The bytes lie in the spool ([`crate::edge::reporter`]); here are only their counters. A
 //! report that was said and got no answer is said again with the same counter, which the reconciler knows.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
 /// The longest that a reconciler that is busy may have a host wait, in milliseconds.
 const BUSY_MOST_MS: u64 = 600_000;
@@ -12,10 +12,20 @@ const BUSY_MOST_MS: u64 = 600_000;
 /// How long no answer is an answer that was lost, in seconds.
 pub const ANSWER_SECS: i64 = 30;
 
-/// The reports that wait, by counter.
+/// How much may wait.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Bound {
+    /// Reports.
+    pub reports: usize,
+    /// Their bytes together.
+    pub bytes: u64,
+}
+
+/// The reports that wait, by counter, with their bytes.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Outbound {
-    waiting: BTreeSet<u64>,
+    waiting: BTreeMap<u64, u64>,
+    bytes: u64,
     in_flight: Option<(u64, i64)>,
     not_before: i64,
     up: bool,
@@ -25,7 +35,12 @@ pub struct Outbound {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Event {
     /// A report was spooled.
-    Queued(u64),
+    Queued {
+        /// Its counter.
+        counter: u64,
+        /// What it takes on the disk.
+        bytes: u64,
+    },
     /// A session stands.
     Up,
     /// It is gone.
@@ -55,11 +70,13 @@ pub enum Effect {
 }
 
 impl Outbound {
-    /// The queue over what the spool holds.
+    /// The queue over what the spool holds: counters, each with its bytes.
     #[must_use]
-    pub fn new(waiting: impl IntoIterator<Item = u64>) -> Self {
+    pub fn new(waiting: impl IntoIterator<Item = (u64, u64)>) -> Self {
+        let waiting: BTreeMap<u64, u64> = waiting.into_iter().collect();
         Self {
-            waiting: waiting.into_iter().collect(),
+            bytes: waiting.values().sum(),
+            waiting,
             ..Self::default()
         }
     }
@@ -82,15 +99,16 @@ impl Outbound {
         self.waiting.len()
     }
 
-    /// Takes the oldest report out when more than `limit` wait: what is said of it is said by a later one.
-    pub fn overflow(&mut self, limit: usize) -> Option<u64> {
-        let over = self.waiting.len() > limit;
-        let oldest = self
-            .waiting
-            .iter()
-            .find(|c| self.in_flight.is_none_or(|(f, _)| f != **c));
-        let oldest = oldest.copied().filter(|_| over)?;
-        self.waiting.remove(&oldest);
+    /// Takes the oldest report out when more wait than may: what is said of it is said by a later one. The newest
+    /// stays, however large it is.
+    pub fn overflow(&mut self, bound: Bound) -> Option<u64> {
+        if self.waiting.len() <= bound.reports && self.bytes <= bound.bytes {
+            return None;
+        }
+        let newest = self.waiting.last_key_value().map(|(counter, _)| *counter);
+        let mut older = self.waiting.keys().copied().filter(|c| Some(*c) != newest);
+        let oldest = older.find(|c| self.in_flight.is_none_or(|(f, _)| f != *c))?;
+        self.take(oldest);
         Some(oldest)
     }
 
@@ -98,8 +116,9 @@ impl Outbound {
     pub fn on(&mut self, event: Event, now: i64) -> Vec<Effect> {
         let mut effects = Vec::new();
         match event {
-            Event::Queued(counter) => {
-                self.waiting.insert(counter);
+            Event::Queued { counter, bytes } => {
+                let former = self.waiting.insert(counter, bytes);
+                self.bytes = (self.bytes + bytes).saturating_sub(former.unwrap_or(0));
             }
             Event::Up => {
                 self.up = true;
@@ -135,7 +154,7 @@ impl Outbound {
         if self.up
             && self.in_flight.is_none()
             && now >= self.not_before
-            && let Some(first) = self.waiting.first()
+            && let Some((first, _)) = self.waiting.first_key_value()
         {
             self.in_flight = Some((*first, now));
             effects.push(Effect::Say(*first));
@@ -147,7 +166,9 @@ impl Outbound {
         if self.in_flight.is_some_and(|(c, _)| c == counter) {
             self.in_flight = None;
         }
-        self.waiting.remove(&counter)
+        let taken = self.waiting.remove(&counter);
+        self.bytes = self.bytes.saturating_sub(taken.unwrap_or(0));
+        taken.is_some()
     }
 }
 
@@ -157,13 +178,21 @@ mod tests {
 
     use super::*;
 
+    /// Each of ten bytes.
+    fn queue(counters: impl IntoIterator<Item = u64>) -> Outbound {
+        Outbound::new(counters.into_iter().map(|counter| (counter, 10)))
+    }
+    fn queued(counter: u64) -> Event {
+        Event::Queued { counter, bytes: 10 }
+    }
+
     // holds: HR-11
     #[test]
     fn reports_go_one_after_the_other_in_the_order_of_their_counters() {
-        let mut q = Outbound::new([5, 3]);
+        let mut q = queue([5, 3]);
         assert_eq!(q.on(Event::Tick, 0), []);
         assert_eq!(q.on(Event::Up, 0), [Effect::Say(3)]);
-        assert_eq!(q.on(Event::Queued(6), 1), []);
+        assert_eq!(q.on(queued(6), 1), []);
         assert_eq!(q.on(Event::Ack(3), 1), [Effect::Delete(3), Effect::Say(5)]);
         assert_eq!(q.on(Event::Ack(5), 1), [Effect::Delete(5), Effect::Say(6)]);
     }
@@ -171,7 +200,7 @@ mod tests {
     // holds: HR-11
     #[test]
     fn a_lost_acknowledgement_is_said_again_with_the_same_counter() {
-        let mut q = Outbound::new([3]);
+        let mut q = queue([3]);
         assert_eq!(q.on(Event::Up, 0), [Effect::Say(3)]);
         assert_eq!(q.on(Event::Down, 1), []);
         assert_eq!(q.on(Event::Up, 2), [Effect::Say(3)]);
@@ -187,7 +216,7 @@ mod tests {
     // holds: HR-11
     #[test]
     fn a_rejected_report_is_set_aside_and_blocks_nobody() {
-        let mut q = Outbound::new([3, 4]);
+        let mut q = queue([3, 4]);
         q.on(Event::Up, 0);
         assert_eq!(q.on(Event::Reject(3), 1), [Effect::SetAside(3), Effect::Say(4)]);
     }
@@ -195,7 +224,7 @@ mod tests {
     // holds: LK-7
     #[test]
     fn busy_never_silences_a_host_for_longer_than_ten_minutes() {
-        let mut q = Outbound::new([3]);
+        let mut q = queue([3]);
         q.on(Event::Up, 0);
         q.on(
             Event::Busy {
@@ -210,7 +239,7 @@ mod tests {
     // holds: LK-7
     #[test]
     fn busy_waits_as_long_as_it_was_told() {
-        let mut q = Outbound::new([3]);
+        let mut q = queue([3]);
         q.on(Event::Up, 0);
         assert_eq!(q.on(Event::Busy { retry_after_ms: 1500 }, 10), []);
         assert_eq!(q.on(Event::Tick, 11), []);
@@ -219,7 +248,7 @@ mod tests {
 
     #[test]
     fn a_heartbeat_never_overtakes_a_report_that_waits() {
-        let mut q = Outbound::new([3]);
+        let mut q = queue([3]);
         assert!(!q.lets_heartbeat_pass());
         q.on(Event::Up, 0);
         assert!(!q.lets_heartbeat_pass());
@@ -231,11 +260,39 @@ mod tests {
 
     #[test]
     fn a_queue_without_end_loses_its_oldest_and_never_the_one_under_way() {
-        let mut q = Outbound::new([1, 2, 3]);
+        let mut q = queue([1, 2, 3]);
         q.on(Event::Up, 0);
-        assert_eq!(q.overflow(3), None);
-        assert_eq!(q.overflow(2), Some(2));
+        let of = |reports| Bound {
+            reports,
+            bytes: u64::MAX,
+        };
+        assert_eq!(q.overflow(of(3)), None);
+        assert_eq!(q.overflow(of(2)), Some(2));
         assert_eq!(q.len(), 2);
+    }
+
+    #[test]
+    fn a_queue_is_bounded_in_bytes_too_and_keeps_its_newest() {
+        let of = |bytes| Bound { reports: 100, bytes };
+        let mut q = queue([1, 2, 3]);
+        assert_eq!(q.overflow(of(30)), None);
+        q.on(
+            Event::Queued {
+                counter: 4,
+                bytes: 25,
+            },
+            0,
+        );
+        assert_eq!(q.overflow(of(40)), Some(1));
+        assert_eq!(q.overflow(of(40)), Some(2));
+        assert_eq!(q.overflow(of(40)), None);
+        // Nothing but the newest is left, and it is too large: it is said all the same.
+        assert_eq!(q.overflow(of(20)), Some(3));
+        assert_eq!(q.overflow(of(20)), None);
+        q.on(Event::Up, 0);
+        assert_eq!(q.on(Event::Ack(4), 0), [Effect::Delete(4)]);
+        q.on(queued(5), 0);
+        assert_eq!(q.overflow(of(10)), None, "what was acknowledged counts no more");
     }
 
     proptest! {
@@ -244,7 +301,7 @@ mod tests {
         fn whatever_is_lost_every_report_arrives_and_first_arrivals_are_in_order(
             losses in proptest::collection::vec(0u8..4, 0..40), count in 1u64..8
         ) {
-            let mut q = Outbound::new(1..=count);
+            let mut q = queue(1..=count);
             let (mut now, mut stored, mut losses) = (0, Vec::new(), losses.into_iter());
             let mut effects = q.on(Event::Up, now);
             for _ in 0..200 {

@@ -73,7 +73,7 @@ pub fn compose(agent: &Agent, cause: Cause, facts: Facts, now: i64) -> Report {
         epoch: standing.epoch.clone(),
         rotations: Vec::new(),
         policy_digest: standing.policy,
-        clock_trusted: None,
+        clock_trusted: agent.clock_trusted(now),
         disk_free_bytes: facts.disk_free_bytes,
         load_hundredths: facts.load_hundredths,
         refused: standing.refused.clone(),

@@ -1,6 +1,6 @@
 //! The command line with no reconciler (HR-12): what each command says, and how it ends.
 
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 
 use meshplan_host::edge::disk::RealDisk;
@@ -8,7 +8,7 @@ use meshplan_host::edge::machine::{Machine, Setup};
 use meshplan_host::edge::orders;
 use meshplan_host::pure::orders::Slot;
 
-use super::world::{World, declaration, poll, said, text};
+use super::world::{Host, World, declaration, poll, said, text};
 
 /// Nobody answers there.
 const NOBODY: &str = "ws://127.0.0.1:9/mesh";
@@ -143,6 +143,36 @@ fn status_tells_a_tired_person_how_the_machine_stands() {
     assert!(words.contains("another meshplan-host works on"), "{words}");
     assert_eq!(host.stop(), Some(0));
     assert_eq!(world.json(&["status"])["running"], false);
+}
+
+// holds: HR-12, HR-13
+#[test]
+fn a_host_waits_for_apply_once_and_takes_over_the_window_in_which_that_was_stopped() {
+    let world = with_order(&declaration(3, "hello\n", None));
+    let mut once = world.command(&["apply", "--once"]);
+    let once = Host(once.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
+    poll("the window", || world.json(&["status"])["window"].is_object());
+    let host = world.run(&[]);
+    poll("its word", || {
+        world.log().contains("ends by itself; waiting for it")
+    });
+    assert_eq!(world.json(&["status"])["host"]["once"], true);
+    assert_eq!(once.stop(), Some(1));
+    poll("the host that stays", || {
+        world.json(&["status"])["host"]["once"] == false
+    });
+    let status = world.json(&["status"]);
+    assert!(
+        status["window"].is_object(),
+        "it goes on waiting for its confirm: {status}"
+    );
+    assert_eq!(status["declaration"]["state"], "awaiting_confirm");
+    assert_eq!(world.file("etc/web.conf").as_deref(), Some("hello\n"));
+    // Another that stays would wait for ever.
+    let (code, words) = world.say(&["run"]);
+    assert_eq!(code, 1, "{words}");
+    assert!(words.contains("another meshplan-host works on"), "{words}");
+    assert_eq!(host.stop(), Some(0));
 }
 
 // holds: HR-12, SG-5

@@ -24,7 +24,7 @@ use axum::http::{HeaderValue, StatusCode, header, request::Parts};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::get;
 use meshplan_schemas::ident::{FleetName, NodeId};
-use meshplan_schemas::limits::{ENROLMENT_REQUEST_BYTES, MESSAGE_BYTES};
+use meshplan_schemas::limits::{ENROLMENT_REQUEST_BYTES, MESSAGE_BYTES, SESSION_READ_BYTES};
 use meshplan_schemas::session::{LinkSecret, Protocol, Request, SessionError};
 use meshplan_schemas::wire::ToHost;
 use tokio::sync::{Semaphore, mpsc, watch};
@@ -268,7 +268,7 @@ async fn upgrade(State(mesh): State<Mesh>, parts: Parts, socket: WebSocketUpgrad
         return response;
     }
     socket
-        .read_buffer_size(4096)
+        .read_buffer_size(SESSION_READ_BYTES)
         .write_buffer_size(0)
         .max_write_buffer_size(MESSAGE_BYTES)
         // A frame of the session is one Noise message.
@@ -317,5 +317,5 @@ fn closing(code: u16, why: &str) -> Message {
     }))
 }
 
-// The longest request of an enrolment fits one frame, so the carrier's bound holds for both protocols.
+// The longest request of an enrolment is no longer than a frame may be, so the carrier's bound holds for both protocols.
 const _: () = assert!(ENROLMENT_REQUEST_BYTES < 65_535);

@@ -3,7 +3,7 @@
 use sha2::{Digest as _, Sha256};
 use snow::{Builder, HandshakeState};
 
-use super::transport::Session;
+use super::transport::{End, Session};
 use super::{LinkSecret, SessionError, VERSION};
 use crate::ident::FleetName;
 use crate::key::TransportKey;
@@ -121,7 +121,7 @@ impl Initiator {
     /// [`SessionError::Handshake`]: not the answer of the key that was meant.
     pub fn finish(mut self, frame: &[u8]) -> Result<Session, SessionError> {
         read(&mut self.state, frame)?;
-        session(*self.state, MESSAGE_BYTES)
+        session(*self.state, MESSAGE_BYTES, End::Host)
     }
 }
 
@@ -201,7 +201,7 @@ impl Request {
             Protocol::Member => MESSAGE_BYTES,
             Protocol::Enrolment => ENROLMENT_REQUEST_BYTES,
         };
-        Ok((frame, session(*self.state, longest)?))
+        Ok((frame, session(*self.state, longest, End::Reconciler)?))
     }
 }
 
@@ -241,7 +241,7 @@ fn read(state: &mut HandshakeState, frame: &[u8]) -> Result<(), SessionError> {
     }
 }
 
-fn session(state: HandshakeState, longest: usize) -> Result<Session, SessionError> {
+fn session(state: HandshakeState, longest: usize, end: End) -> Result<Session, SessionError> {
     let state = state.into_transport_mode().map_err(|_| SessionError::Handshake)?;
-    Ok(Session::new(state, longest))
+    Ok(Session::new(state, longest, end))
 }

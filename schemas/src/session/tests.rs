@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::ident::FleetName;
-use crate::limits::{ENROLMENT_REQUEST_BYTES, MESSAGE_BYTES};
+use crate::limits::{ENROLMENT_REQUEST_BYTES, HOST_FRAME_BYTES, MESSAGE_BYTES};
 use crate::wire::ToHost;
 
 fn fleet() -> FleetName {
@@ -149,13 +149,27 @@ fn an_enrolling_machine_can_say_little() {
     assert_eq!(carry(&mut machine, &mut reconciler, b"token", 0), b"token");
     let long = vec![b'x'; ENROLMENT_REQUEST_BYTES + 1];
     let frames = machine.send(&long, 0).unwrap();
-    assert_eq!(
-        reconciler.receive(&frames[0]),
-        Err(SessionError::TooLong(ENROLMENT_REQUEST_BYTES))
-    );
+    let refused = frames.iter().find_map(|frame| reconciler.receive(frame).err());
+    assert_eq!(refused, Some(SessionError::TooLong(ENROLMENT_REQUEST_BYTES)));
     let list = vec![b'x'; 200_000];
     let (mut machine, mut reconciler) = enrolment_pair();
     assert_eq!(carry(&mut reconciler, &mut machine, &list, 0), list);
+}
+
+// holds: LK-1
+#[test]
+fn a_host_sends_frames_that_a_reconciler_reads_at_once_and_takes_longer_ones() {
+    let (mut host, mut reconciler) = member_pair();
+    let report = vec![b'r'; 6_000];
+    let frames = host.send(&report, 0).unwrap();
+    assert_eq!(frames.len(), 4);
+    assert!(frames.iter().all(|frame| frame.len() <= HOST_FRAME_BYTES));
+    let got: Vec<_> = frames.iter().map(|f| reconciler.receive(f).unwrap()).collect();
+    assert_eq!(got.last(), Some(&Some(report.clone())));
+    let answer = reconciler.send(&report, 0).unwrap();
+    assert_eq!(answer.len(), 1);
+    assert_eq!(host.receive(&answer[0]).unwrap(), Some(report.clone()));
+    assert_eq!(carry(&mut reconciler, &mut host, &report, 0), report);
 }
 
 #[test]

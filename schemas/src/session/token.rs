@@ -22,7 +22,7 @@ pub struct Token {
     pub link: String,
     /// The fleet.
     pub fleet: FleetName,
-    /// Where the reconciler is, `ws://host:port/mesh`, tried in turn.
+    /// Where the reconciler is, `ws://host:port/mesh` or `wss://host/mesh`, tried in turn.
     pub addresses: Vec<String>,
     /// The key that the session is pinned to.
     pub reconciler_key: TransportKey,

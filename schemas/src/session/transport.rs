@@ -3,7 +3,7 @@
 use snow::TransportState;
 
 use super::SessionError;
-use crate::limits::MESSAGE_BYTES;
+use crate::limits::{HOST_FRAME_BYTES, MESSAGE_BYTES};
 
 /// One frame, to be carried whole and in order.
 pub type Frame = Vec<u8>;
@@ -16,8 +16,30 @@ pub const REKEY_SECS: u64 = 3600;
 /// The longest Noise message (Noise specification, section 3).
 const NOISE_BYTES: usize = 65_535;
 const TAG_BYTES: usize = 16;
-/// Message bytes in one frame, beside the flags.
-const CHUNK_BYTES: usize = NOISE_BYTES - TAG_BYTES - 1;
+/// What is in a frame beside message bytes: the tag and the flags.
+const BESIDE_BYTES: usize = TAG_BYTES + 1;
+
+/// Which end of a session this is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum End {
+    /// It dialled: a host. The other end has thousands of sessions.
+    Host,
+    /// It answered: a reconciler.
+    Reconciler,
+}
+
+impl End {
+    /// Message bytes in one frame that it sends. Frames of any length up to Noise's are received.
+    fn chunk_bytes(self) -> usize {
+        match self {
+            Self::Host => HOST_FRAME_BYTES - BESIDE_BYTES,
+            Self::Reconciler => NOISE_BYTES - BESIDE_BYTES,
+        }
+    }
+}
+
+// RFC 6455, section 5.2: two bytes, two of length, four of mask.
+const _: () = assert!(HOST_FRAME_BYTES + 8 <= crate::limits::SESSION_READ_BYTES);
 
 const MORE: u8 = 1;
 const REKEY: u8 = 2;
@@ -26,6 +48,7 @@ const REKEY: u8 = 2;
 pub struct Session {
     state: TransportState,
     longest: usize,
+    end: End,
     /// Pieces of the message that is being received.
     partial: Vec<u8>,
     sent_frames: u64,
@@ -34,10 +57,11 @@ pub struct Session {
 }
 
 impl Session {
-    pub(super) fn new(state: TransportState, longest: usize) -> Self {
+    pub(super) fn new(state: TransportState, longest: usize, end: End) -> Self {
         Self {
             state,
             longest,
+            end,
             partial: Vec::new(),
             sent_frames: 0,
             rekeyed_at: 0,
@@ -53,11 +77,12 @@ impl Session {
         if message.len() > MESSAGE_BYTES {
             return Err(SessionError::TooLong(MESSAGE_BYTES));
         }
-        let mut frames = Vec::with_capacity(message.len() / CHUNK_BYTES + 1);
+        let chunk_bytes = self.end.chunk_bytes();
+        let mut frames = Vec::with_capacity(message.len() / chunk_bytes + 1);
         let mut rest = message;
         loop {
             let (chunk, after) = rest
-                .split_at_checked(CHUNK_BYTES)
+                .split_at_checked(chunk_bytes)
                 .unwrap_or((rest, rest.get(rest.len()..).unwrap_or_default()));
             rest = after;
             frames.push(self.frame(chunk, !rest.is_empty(), elapsed_secs)?);

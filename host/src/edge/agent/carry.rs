@@ -4,6 +4,7 @@ use meshplan_schemas::ident::ModuleName;
 use meshplan_schemas::report::Cause;
 
 use super::*;
+use crate::edge::capabilities::PATIENCE;
 use crate::edge::{boot, probe_run};
 use crate::pure::agent::Effect;
 use crate::pure::report::{Facts, compose};
@@ -60,6 +61,12 @@ impl Shell {
                 return Ok(());
             }
         };
+        if !heartbeat {
+            let synchronised = self.asker.afresh(PATIENCE).synchronised;
+            // Between two looks at the wall clock the host keeps its own time, which nobody has checked.
+            self.agent
+                .trust_clock(synchronised.map(|yes| yes && !self.clock.parted()));
+        }
         let facts = self.facts(counter);
         let report = compose(&self.agent, cause, facts, now);
         let said = if heartbeat {
@@ -88,7 +95,7 @@ impl Shell {
             started_at: self.started_at,
             host_version: boot::version().to_string(),
             launcher_version: boot::launcher_version(),
-            capabilities: boot::capabilities(&self.setup.root),
+            capabilities: self.asker.last().capabilities.clone(),
             take_requests: self.take_requests(),
             disk_free_bytes: boot::disk_free_bytes(&self.setup.state_dir),
             load_hundredths: boot::load_hundredths(),

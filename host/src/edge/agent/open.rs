@@ -19,6 +19,8 @@ use meshplan_schemas::session::LinkSecret;
 
 /// How long another host may take to give the lock back: `status` looks whether it is held.
 const LOCK: Duration = Duration::from_millis(500);
+/// How long a host that is to stay waits for `apply --once`, which may have a window open.
+const ONCE: Duration = Duration::from_secs(1800);
 
 impl Shell {
     pub(super) fn open(
@@ -29,7 +31,7 @@ impl Shell {
         if matches!(membership, Ok(None)) && !setup.state_dir.join("window").exists() {
             return Err(RunError::NotEnrolled);
         }
-        let lock = lock(&setup.state_dir)?;
+        let lock = lock(&setup.state_dir, setup.until)?;
         let now = clock.now().as_second();
         let boot_id = boot::boot_id().map_err(|source| RunError::System {
             what: "the kernel does not tell its boot id",
@@ -92,9 +94,12 @@ impl Shell {
             now,
         );
         let (probed, answers) = mpsc::unbounded_channel();
+        let mut asker = Asker::new(&setup.root);
+        // While the start goes on, so that the first report need not wait.
+        asker.begin();
         let shell = Self {
             journal: Journal::at(&setup.state_dir),
-            presence: Presence::new(&setup.state_dir, now),
+            presence: Presence::new(&setup.state_dir, setup.until, now),
             setup,
             clock,
             agent,
@@ -106,6 +111,7 @@ impl Shell {
             instance,
             boot_id,
             unwritten: Unwritten::default(),
+            asker,
             to_link: VecDeque::new(),
             listed: watch::channel(Vec::new()).0,
             renewing: 0,
@@ -119,13 +125,28 @@ impl Shell {
     }
 }
 
-fn lock(state_dir: &Path) -> Result<StateLock, RunError> {
+/// A host that stays waits for one that ends by itself, and says so; another that stays is refused.
+fn lock(state_dir: &Path, until: Until) -> Result<StateLock, RunError> {
     let began = std::time::Instant::now();
+    let mut said = false;
     loop {
-        match StateLock::take(state_dir) {
-            Err(LockError::Busy(_)) if began.elapsed() < LOCK => std::thread::sleep(LOCK / 20),
+        let busy = match StateLock::take(state_dir) {
+            Err(busy @ LockError::Busy(_)) => busy,
             other => return Ok(other?),
+        };
+        let waited = began.elapsed();
+        if waited >= LOCK {
+            let stays = Presence::read(state_dir).is_some_and(|other| other.stays());
+            if until == Until::Rest || stays || waited >= ONCE {
+                return Err(busy.into());
+            }
+            if !said {
+                said = true;
+                let secs = ONCE.as_secs();
+                tracing::info!("{busy} and ends by itself; waiting for it, for {secs} s at most");
+            }
         }
+        std::thread::sleep(LOCK / 20);
     }
 }
 

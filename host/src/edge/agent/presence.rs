@@ -4,6 +4,8 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+use super::Until;
+
 const FILE: &str = "presence.json";
 
 /// What `presence.json` holds. It is not synced: after a power cut it is of no interest.
@@ -13,6 +15,9 @@ pub struct Presence {
     path: PathBuf,
     /// The host's process.
     pub pid: u32,
+    /// Whether it ends by itself when nothing is left to do (`apply --once`).
+    #[serde(default)]
+    pub once: bool,
     /// Its version.
     pub version: String,
     /// Unix seconds.
@@ -26,10 +31,11 @@ pub struct Presence {
 }
 
 impl Presence {
-    pub(super) fn new(state_dir: &Path, now: i64) -> Self {
+    pub(super) fn new(state_dir: &Path, until: Until, now: i64) -> Self {
         Self {
             path: state_dir.join(FILE),
             pid: std::process::id(),
+            once: until == Until::Rest,
             version: crate::edge::boot::version().to_string(),
             started_at: now,
             link_up: false,
@@ -42,6 +48,12 @@ impl Presence {
     #[must_use]
     pub fn read(state_dir: &Path) -> Option<Self> {
         serde_json::from_slice(&std::fs::read(state_dir.join(FILE)).ok()?).ok()
+    }
+
+    /// A host that runs until it is told to stop, and whose process is there.
+    #[must_use]
+    pub fn stays(&self) -> bool {
+        !self.once && Path::new("/proc").join(self.pid.to_string()).exists()
     }
 
     pub(super) fn up(&mut self, now: i64) {
@@ -57,6 +69,7 @@ impl Presence {
         }
         if self.link_up || self.link_why != why {
             self.link_up = false;
+            tracing::warn!(why, "no session with the reconciler");
             why.clone_into(&mut self.link_why);
             self.write();
         }

@@ -1,12 +1,10 @@
 //! Runs a file's check command (HK-1 `validate`), bounded in time and output.
 
 use std::path::Path;
-use std::process::Stdio;
 use std::time::Duration;
 
-use meshplan_schemas::limits::COMMAND_OUTPUT_BYTES;
-
 use super::DiskError;
+use crate::edge::command::{self, Command, How};
 
 /// After this long a check has not passed.
 const CHECK_SECS: u64 = 60;
@@ -17,46 +15,66 @@ pub(super) fn run(root: &Path, file: &Path, command: &str) -> Result<(), DiskErr
         command: command.to_owned(),
         said,
     };
-    let mut words = command
+    let argv: Vec<String> = command
         .split_whitespace()
-        .map(|word| word.replace("%s", &file.to_string_lossy()));
-    let program = words
-        .next()
-        .ok_or_else(|| fault("the command is empty".to_owned()))?;
-    let mut child = tokio::process::Command::new(program);
-    child
-        .args(words)
-        .current_dir(root)
-        .env("MESHPLAN_ROOT", root)
-        .stdin(Stdio::null())
-        .kill_on_drop(true);
+        .map(|word| word.replace("%s", &file.to_string_lossy()))
+        .collect();
     // A runtime of its own on a thread of its own: the caller may itself be a thread of a runtime.
     let outcome = std::thread::scope(|scope| {
-        scope
-            .spawn(|| {
-                let runtime = tokio::runtime::Builder::new_current_thread()
-                    .enable_all()
-                    .build()?;
-                runtime.block_on(async {
-                    match tokio::time::timeout(Duration::from_secs(CHECK_SECS), child.output()).await {
-                        Ok(output) => output,
-                        Err(_) => Err(std::io::Error::other(format!("no answer within {CHECK_SECS} s"))),
-                    }
-                })
-            })
-            .join()
+        let check = scope.spawn(|| {
+            let runtime = tokio::runtime::Builder::new_current_thread()
+                .enable_all()
+                .build()?;
+            std::io::Result::Ok(runtime.block_on(command::run(Command {
+                argv: &argv,
+                root,
+                timeout: Duration::from_secs(CHECK_SECS),
+            })))
+        });
+        check.join()
     });
-    let output = match outcome {
-        Ok(Ok(output)) => output,
+    let ended = match outcome {
+        Ok(Ok(ended)) => ended,
         Ok(Err(e)) => return Err(fault(e.to_string())),
         Err(_) => return Err(fault("it could not be run".to_owned())),
     };
-    if output.status.success() {
-        return Ok(());
+    let how = match ended.how {
+        How::Exited(0) => return Ok(()),
+        How::Exited(code) => format!("exit code {code}"),
+        How::Signalled(signal) => format!("ended by signal {signal}"),
+        How::TimedOut => format!("no answer within {CHECK_SECS} s"),
+        How::NotStarted(why) => why,
+    };
+    Err(fault(format!("{} ({how})", ended.said)))
+}
+
+#[cfg(test)]
+mod tests {
+    use meshplan_schemas::limits::COMMAND_OUTPUT_BYTES;
+
+    use super::*;
+
+    // holds: HK-1, HR-11
+    #[test]
+    fn a_check_that_floods_its_output_fails_in_bounded_words_and_leaves_nothing_running() {
+        let dir = tempfile::tempdir().unwrap();
+        let script = dir.path().join("flood");
+        let pid = dir.path().join("pid");
+        let text = format!(
+            "sleep 600 & echo $! > {}; yes line | head -c 1000000; echo the end; exit 3\n",
+            pid.display()
+        );
+        std::fs::write(&script, text).unwrap();
+        let DiskError::Check { said, .. } = run(dir.path(), &script, "sh %s").unwrap_err() else {
+            panic!("another error")
+        };
+        assert!(said.ends_with("the end (exit code 3)"), "{}", said.len());
+        assert!(said.len() < COMMAND_OUTPUT_BYTES + 100);
+        let pid = std::fs::read_to_string(pid).unwrap();
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.trim()));
+        assert!(
+            stat.is_err() || stat.unwrap().contains(") Z"),
+            "what it started runs on"
+        );
     }
-    let mut said = output.stderr;
-    said.extend_from_slice(&output.stdout);
-    said.truncate(COMMAND_OUTPUT_BYTES);
-    let said = String::from_utf8_lossy(&said);
-    Err(fault(format!("{} ({})", said.trim(), output.status)))
 }

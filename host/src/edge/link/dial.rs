@@ -1,4 +1,5 @@
-//! From an address to an open session: TCP, WebSocket, handshake; and the two halves of its socket.
+//! From an address to an open session: TCP, TLS where the address asks for it, WebSocket, handshake; and the two halves
+//! of its socket.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -11,12 +12,14 @@ use meshplan_schemas::limits::MESSAGE_BYTES;
 use meshplan_schemas::session::{Frame, Initiator, Session, SessionError};
 use tokio::net::TcpStream;
 use tokio::sync::mpsc;
-use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::protocol::{CloseFrame, WebSocketConfig};
-use url::Url;
+use tokio_tungstenite::{MaybeTlsStream, WebSocketStream};
 
-/// For the connection, for the upgrade, and for the answer to the handshake, each.
+use super::tls::{self, TlsError};
+use crate::pure::address::{Address, Carrier, NoAddress};
+
+/// For the connection, for TLS, for the upgrade, and for the answer to the handshake, each.
 const STEP: Duration = Duration::from_secs(10);
 /// One write may take so long.
 const WRITE: Duration = Duration::from_secs(20);
@@ -26,10 +29,12 @@ const BACKLOG_BYTES: usize = MESSAGE_BYTES;
 /// Why an address did not give a session.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum DialError {
-    #[error("not an address of a reconciler ({0}); one is `ws://host:port/mesh`")]
-    Address(String),
+    #[error(transparent)]
+    Address(#[from] NoAddress),
     #[error("cannot connect: {0}")]
     Connect(std::io::Error),
+    #[error(transparent)]
+    Tls(#[from] TlsError),
     #[error("no answer within {secs} s ({step})")]
     Slow { step: &'static str, secs: u64 },
     #[error("what answers is no reconciler: {0}")]
@@ -54,7 +59,7 @@ pub(crate) struct Open {
     pub(crate) writer: Writer,
 }
 
-type Stream = WebSocketStream<TcpStream>;
+type Stream = WebSocketStream<MaybeTlsStream<TcpStream>>;
 
 /// Dials one address and shakes hands.
 pub(crate) async fn open(address: &str, initiator: Initiator, first: Frame) -> Result<Open, DialError> {
@@ -82,24 +87,19 @@ pub(crate) async fn open(address: &str, initiator: Initiator, first: Frame) -> R
 }
 
 async fn connect(address: &str) -> Result<Stream, DialError> {
-    let url = Url::parse(address).map_err(|e| DialError::Address(e.to_string()))?;
-    if url.scheme() != "ws" {
-        let scheme = url.scheme();
-        return Err(DialError::Address(format!(
-            "this build of the host dials no `{scheme}://`"
-        )));
-    }
-    let host = url
-        .host_str()
-        .ok_or_else(|| DialError::Address("no host".to_owned()))?;
-    // The resolver takes an IPv6 address without its brackets.
-    let host = host.trim_start_matches('[').trim_end_matches(']');
-    let port = url.port_or_known_default().unwrap_or(80);
-    let stream = tokio::time::timeout(STEP, TcpStream::connect((host, port)))
+    let Address { carrier, host, port } = Address::read(address)?;
+    let stream = tokio::time::timeout(STEP, TcpStream::connect((host.as_str(), port)))
         .await
         .map_err(|_| slow("connect"))?
         .map_err(DialError::Connect)?;
     stream.set_nodelay(true).map_err(DialError::Connect)?;
+    let stream = match carrier {
+        Carrier::Plain => MaybeTlsStream::Plain(stream),
+        Carrier::Tls => {
+            let shaken = tokio::time::timeout(STEP, tls::shake(stream, &host));
+            MaybeTlsStream::Rustls(shaken.await.map_err(|_| slow("TLS"))??)
+        }
+    };
     let config = WebSocketConfig::default()
         .read_buffer_size(4096)
         .write_buffer_size(0)

@@ -29,7 +29,7 @@ impl Agent {
                 orders: &self.orders,
                 source: Source::Session,
                 now,
-                trusted_now: None,
+                trusted_now: self.clock_trusted(now).and_then(|right| right.then_some(now)),
             },
         );
         let admission = match self.lacking.take() {

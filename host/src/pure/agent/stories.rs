@@ -236,6 +236,37 @@ fn a_refused_order_causes_a_line_of_the_journal_and_a_report_and_nothing_else() 
     assert_eq!(node.agent.marks.sequence, None);
 }
 
+// holds: SG-11, HR-11
+#[test]
+fn an_order_of_the_day_after_tomorrow_is_refused_once_the_clock_is_known_to_be_right() {
+    let mut node = Node::new();
+    let mut ahead = sample::declaration(1, &[("web", "web-1")]);
+    ahead.issued_at = node.now + 2 * 86_400;
+    node.agent.trust_clock(Some(false));
+    node.declare(&ahead);
+    assert_eq!(node.state().0, 1, "a clock that may be wrong refuses nothing");
+
+    let mut node = Node::new();
+    node.agent.trust_clock(Some(true));
+    assert_eq!(node.agent.clock_trusted(node.now), Some(true));
+    node.on(Event::Order(sample::text(&ahead)));
+    assert_eq!(node.agent.standing.declaration, None);
+    let refused = node.agent.standing.refused.clone();
+    assert!(refused[0].reason.contains("ahead"), "{refused:?}");
+    assert_eq!(node.agent.marks().sequence, None, "no number was taken from it");
+
+    // A clock that is behind what was signed is wrong, whoever keeps it: it refuses nothing any more.
+    let mut node = Node::new();
+    node.on(Event::Order(sample::text(&sample::timestamp(
+        node.now + 3600,
+        node.now + 90_000,
+    ))));
+    node.agent.trust_clock(Some(true));
+    assert_eq!(node.agent.clock_trusted(node.now), Some(false));
+    node.declare(&ahead);
+    assert_eq!(node.state().0, 1);
+}
+
 // holds: B40
 #[test]
 fn an_order_for_which_there_is_no_room_is_refused_in_words_and_taken_when_there_is() {

@@ -90,7 +90,7 @@ impl Member {
         self.mesh.leave(node, id);
         tracing::debug!(%node, "session down");
         if let Err(End::Say(code, why)) = ended {
-            carrier.close(code, why).await;
+            Box::pin(carrier.close(code, why)).await;
         }
     }
 
@@ -104,9 +104,9 @@ impl Member {
     ) -> Result<(), End> {
         let mut published = self.mesh.shared.published.subscribe();
         // The record was looked up before the handshake; a list that was published since may have revoked it.
-        self.still_known().await?;
+        Box::pin(self.still_known()).await?;
         let secs = self.mesh.shared.desk.heartbeat_secs();
-        self.say(carrier, &ToHost::Heartbeat { secs }).await?;
+        Box::pin(self.say(carrier, &ToHost::Heartbeat { secs })).await?;
         Box::pin(self.answer(carrier, *first)).await?;
         let mut ping = tokio::time::interval(self.mesh.shared.limits.ping);
         ping.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -116,17 +116,17 @@ impl Member {
                 biased;
                 () = end.cancelled() => return Err(End::Say(close::REPLACED, "a newer session, or too slow")),
                 word = words.recv() => match word {
-                    Some(word) => self.say(carrier, &word).await?,
+                    Some(word) => Box::pin(self.say(carrier, &word)).await?,
                     None => return Err(End::Gone),
                 },
                 () = closing.cancelled() => return Err(End::Say(close::LATER, "the reconciler stops")),
                 said = self.hear(carrier) => { let said = said?; Box::pin(self.answer(carrier, said)).await?; }
                 changed = published.changed() => {
                     if changed.is_err() { return Err(End::Gone); }
-                    self.still_known().await?;
+                    Box::pin(self.still_known()).await?;
                     Box::pin(self.bring(carrier, Occasion::Published)).await?;
                 }
-                _ = ping.tick() => carrier.ping().await?,
+                _ = ping.tick() => Box::pin(carrier.ping()).await?,
             }
         }
     }

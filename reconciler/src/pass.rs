@@ -33,6 +33,7 @@ use crate::pure::freshness;
 use crate::pure::journal;
 use crate::pure::note;
 use crate::pure::scope::Scope;
+use crate::pure::hearing::{Hearing, Jump, Went};
 use crate::pure::snapshot::Snapshot;
 
 /// The term of the lease: 1 until there is more than one reconciler (LK-6).
@@ -41,10 +42,6 @@ const TERM: u64 = 1;
 const ROUNDS: usize = 64;
 /// How long a timestamp holds where no tree says so, in seconds (SG-9).
 const TIMESTAMP_VALID_SECS: u32 = 2_592_000;
-/// By how much wall and steady clock may part before it counts as a jump, in seconds (RO-8).
-const CLOCK_JUMP_SECS: u64 = 5;
-/// A pass that takes longer has stood still: on a mirror that a slow look holds, or on a disk.
-const LONG_PASS: std::time::Duration = std::time::Duration::from_secs(10);
 /// How soon a pass that failed is tried again, in seconds.
 const AGAIN_SECS: i64 = 5;
 
@@ -104,46 +101,23 @@ pub struct Engine {
     pub settings: Settings,
     /// The time.
     pub clock: Clock,
-    /// Since when we serve (RO-8).
-    pub serving_since: Timestamp,
     /// What people and desks read of us.
     pub health: Arc<Health>,
     /// Content that was read before; it never changes under its digest.
     pub contents: Contents,
-    /// When the last pass went well.
-    pub last_good: Moment,
-    /// Passes have failed since, or one stood still: what hosts said meanwhile was not judged in its time.
-    pub deaf: bool,
-}
-
-/// An instant on both clocks: the one that people set, and the one that only goes on.
-#[derive(Debug, Clone, Copy)]
-pub struct Moment {
-    wall: Timestamp,
-    steady: std::time::Instant,
-}
-
-impl Moment {
-    /// Now.
-    #[must_use]
-    pub fn of(clock: &Clock) -> Self {
-        Self {
-            wall: clock.now(),
-            steady: std::time::Instant::now(),
-        }
-    }
+    /// Since when hosts are judged by what is heard of them (RO-8).
+    pub hearing: Hearing,
 }
 
 impl Engine {
     /// Runs one pass; says when the next is due although nothing wakes it.
     pub async fn pass(&mut self) -> Option<Timestamp> {
-        self.mind_the_gap();
-        let begun = std::time::Instant::now();
+        say(self.hearing.begin(self.clock.moment()));
         let result = self.try_pass().await;
-        self.deaf |= begun.elapsed() > LONG_PASS;
+        let went = if result.is_ok() { Went::Well } else { Went::Failed };
+        say(self.hearing.end(self.clock.moment(), went));
         match result {
             Ok(next) => {
-                self.last_good = Moment::of(&self.clock);
                 self.health.clear("pass");
                 next
             }
@@ -152,7 +126,6 @@ impl Engine {
                     error = &error as &dyn std::error::Error,
                     "the pass failed and is tried again"
                 );
-                self.deaf = true;
                 // What a look had brought may be lost with this pass; the cursor has not moved, so it is found again.
                 self.repository.look_now().say();
                 self.health
@@ -162,24 +135,6 @@ impl Engine {
                     .checked_add(jiff::SignedDuration::from_secs(AGAIN_SECS))
                     .ok()
             }
-        }
-    }
-
-    /// After passes that failed or stood still, and after a sleep or a jump of the clock, it is as after a start:
-    /// nobody is judged by what could not be heard meanwhile (RO-8).
-    fn mind_the_gap(&mut self) {
-        let now = Moment::of(&self.clock);
-        let wall = now.wall.duration_since(self.last_good.wall).as_secs();
-        let steady =
-            i64::try_from(now.steady.duration_since(self.last_good.steady).as_secs()).unwrap_or(i64::MAX);
-        let jumped = wall.abs_diff(steady) > CLOCK_JUMP_SECS;
-        if jumped {
-            tracing::warn!(wall, steady, "clock.jumped");
-        }
-        if jumped || self.deaf {
-            self.serving_since = now.wall;
-            self.deaf = false;
-            self.last_good = now;
         }
     }
 
@@ -254,7 +209,7 @@ impl Engine {
             settings: &self.settings,
             news: &news.commits,
             now: self.clock.now(),
-            serving_since: self.serving_since,
+            serving_since: self.hearing.since(),
         };
         Ok(decide(&known)?)
     }
@@ -521,3 +476,13 @@ fn chain(error: &dyn std::error::Error) -> String {
     }
     text
 }
+fn say(jump: Option<Jump>) {
+    if let Some(Jump {
+        wall_secs,
+        steady_secs,
+    }) = jump
+    {
+        tracing::warn!(wall = wall_secs, steady = steady_secs, "clock.jumped");
+    }
+}
+

@@ -9,6 +9,7 @@ pub mod delivery;
 pub mod diff;
 pub mod enrol;
 pub mod freshness;
+pub mod hearing;
 pub mod journal;
 pub mod note;
 pub mod page;

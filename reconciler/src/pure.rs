@@ -11,6 +11,7 @@ pub mod enrol;
 pub mod freshness;
 pub mod hearing;
 pub mod journal;
+pub mod news;
 pub mod note;
 pub mod page;
 pub mod parse;

@@ -16,6 +16,7 @@ use meshplan_schemas::declaration::ModuleContent;
 use meshplan_schemas::digest::Digest;
 use meshplan_schemas::envelope::{Envelope, Payload, SignError, Signer, seal};
 use meshplan_schemas::ident::{CommitId, NodeId};
+use meshplan_schemas::lifecycle::delivery::State;
 use meshplan_schemas::limits::SCHEMA;
 use meshplan_schemas::timestamp::Timestamp as TimestampPayload;
 
@@ -28,12 +29,14 @@ use crate::edge::store::journal::SignedBlock;
 use crate::edge::store::orders::{OrderKind, SignedOrder};
 use crate::edge::store::{Store, StoreError};
 use crate::pure::act::{Act, Order};
+use crate::pure::compose::former::Former;
 use crate::pure::decide::{Contents, DecideError, Known, Settings, Tree, decide};
+use crate::pure::diff::proven;
 use crate::pure::freshness;
+use crate::pure::hearing::{Hearing, Jump, Went};
 use crate::pure::journal;
 use crate::pure::note;
 use crate::pure::scope::Scope;
-use crate::pure::hearing::{Hearing, Jump, Went};
 use crate::pure::snapshot::Snapshot;
 
 /// The term of the lease: 1 until there is more than one reconciler (LK-6).
@@ -202,10 +205,12 @@ impl Engine {
         }
         let trees = self.trees(&snapshot, news).await;
         self.read_contents(&snapshot).await?;
+        let formers = self.formers(&snapshot, &trees, news).await;
         let known = Known {
             snapshot: &snapshot,
             trees: &trees,
             contents: &self.contents,
+            formers: &formers,
             settings: &self.settings,
             news: &news.commits,
             now: self.clock.now(),
@@ -246,6 +251,35 @@ impl Engine {
         trees
     }
 
+    /// What waiting deliveries need of earlier commits: modules as they were last accepted, for nodes that lack them.
+    async fn formers(
+        &mut self,
+        snapshot: &Snapshot,
+        trees: &BTreeMap<CommitId, Tree>,
+        news: &News,
+    ) -> BTreeMap<CommitId, Former> {
+        let waiting = snapshot.deliveries.values();
+        let waiting = waiting.filter(|d| matches!(d.state, State::Proposed | State::Held) && !d.has_begun());
+        let new = news.commits.iter().map(|c| &c.commit);
+        let mut formers: BTreeMap<CommitId, Former> = BTreeMap::new();
+        for commit in waiting.map(|d| &d.commit).chain(new) {
+            let Some(Tree::Composed(tree)) = trees.get(commit) else {
+                continue;
+            };
+            for (module, wanted) in proven::wanted(tree, snapshot) {
+                let former = self
+                    .repository
+                    .former(commit, &module, &wanted, &self.health)
+                    .await;
+                formers
+                    .entry(commit.clone())
+                    .or_default()
+                    .extend(former.unwrap_or_default());
+            }
+        }
+        formers
+    }
+
     /// Reads content that assignments and accepted scopes name and that is not in memory yet.
     async fn read_contents(&mut self, snapshot: &Snapshot) -> Result<(), PassError> {
         let assigned = snapshot.assignments.iter().flat_map(|((_, scope), assignment)| {
@@ -255,12 +289,24 @@ impl Engine {
                 .map(move |c| (scope, c.digest))
         });
         let texts = snapshot.accepted.get(&Scope::Policy).map(|c| c.digest);
+        // A walk keeps content of another commit for nodes that do not have it yet.
+        let open = snapshot.deliveries.values().filter(|d| !d.state.is_final());
+        let walked = open.flat_map(|d| &d.legs).filter(|leg| leg.from.is_some());
+        let walked: Vec<Digest> = walked
+            .flat_map(|leg| leg.nodes.values().filter_map(|c| c.after))
+            .collect();
         let missing: Vec<(bool, Digest)> = assigned
             .filter(|(scope, digest)| match scope {
                 Scope::Policy => !self.contents.policies.contains_key(digest),
                 _ => !self.contents.modules.contains_key(digest),
             })
             .map(|(scope, digest)| (*scope == Scope::Policy, digest))
+            .chain(
+                walked
+                    .iter()
+                    .filter(|d| !self.contents.modules.contains_key(d))
+                    .map(|d| (false, *d)),
+            )
             .collect();
         let named: std::collections::BTreeSet<Digest> = snapshot
             .assignments
@@ -268,6 +314,7 @@ impl Engine {
             .flat_map(|a| [&a.assigned, &a.proven])
             .flatten()
             .map(|c| c.digest)
+            .chain(walked)
             .collect();
         self.contents.modules.retain(|digest, _| named.contains(digest));
         self.contents.policies.retain(|digest, _| named.contains(digest));
@@ -458,6 +505,16 @@ fn sealed_for<P: Payload>(
     })
 }
 
+fn say(jump: Option<Jump>) {
+    if let Some(Jump {
+        wall_secs,
+        steady_secs,
+    }) = jump
+    {
+        tracing::warn!(wall = wall_secs, steady = steady_secs, "clock.jumped");
+    }
+}
+
 fn earliest(a: Option<Timestamp>, b: Option<Timestamp>) -> Option<Timestamp> {
     match (a, b) {
         (Some(a), Some(b)) => Some(a.min(b)),
@@ -476,13 +533,3 @@ fn chain(error: &dyn std::error::Error) -> String {
     }
     text
 }
-fn say(jump: Option<Jump>) {
-    if let Some(Jump {
-        wall_secs,
-        steady_secs,
-    }) = jump
-    {
-        tracing::warn!(wall = wall_secs, steady = steady_secs, "clock.jumped");
-    }
-}
-

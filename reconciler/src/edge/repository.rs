@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use jiff::{SignedDuration, Timestamp};
-use meshplan_schemas::ident::{CommitId, FleetName};
+use meshplan_schemas::ident::{CommitId, FleetName, ModuleName};
 
 use tokio::sync::oneshot;
 use tokio::sync::oneshot::error::TryRecvError;
@@ -17,9 +17,11 @@ use super::health::Health;
 use super::mirror::{CommitInfo, FetchError, Mirror, MirrorError};
 use super::store::act::Cursor;
 use super::store::{Store, StoreError};
-use super::tree_reader::TreeReader;
+use super::tree_reader::{TreeReader, source_tree};
 use crate::pure::compose::Expected;
+use crate::pure::compose::former::{Former, former};
 use crate::pure::decide::{NewCommit, Tree};
+use crate::pure::diff::proven::Wanted;
 use crate::pure::news::{self, Found, Judged, Line};
 
 /// After a look that failed the next one comes after so many seconds, or the poll interval when that is less.
@@ -73,6 +75,7 @@ pub struct Repository {
     next_look: Option<Timestamp>,
     reader: Arc<Mutex<TreeReader>>,
     trees: BTreeMap<CommitId, Tree>,
+    formers: BTreeMap<(CommitId, ModuleName), (Wanted, Former)>,
     notes: Waker,
     wake: Waker,
     look_now: LookNow,
@@ -130,6 +133,7 @@ impl Repository {
                 branch: Some(branch.to_owned()),
             }))),
             trees: BTreeMap::new(),
+            formers: BTreeMap::new(),
             notes,
             wake,
             look_now: LookNow::default(),
@@ -328,10 +332,58 @@ impl Repository {
         }
     }
 
+    /// A module as it was last accepted, on nodes of a commit that lack it (DL-3); none when the mirror cannot give it
+    /// now.
+    pub async fn former(
+        &mut self,
+        commit: &CommitId,
+        module: &ModuleName,
+        wanted: &Wanted,
+        health: &Health,
+    ) -> Option<Former> {
+        let key = (commit.clone(), module.clone());
+        if let Some((_, former)) = self.formers.get(&key).filter(|(of, _)| of == wanted) {
+            return Some(former.clone());
+        }
+        let mirror = Arc::clone(&self.mirror);
+        let (now, module, asked) = (commit.clone(), module.clone(), wanted.clone());
+        let read = tokio::task::spawn_blocking(move || {
+            let mut mirror = mirror.lock().unwrap_or_else(PoisonError::into_inner);
+            let now = mirror.read_tree(&now)?;
+            let then = mirror.read_tree(&asked.commit);
+            drop(mirror);
+            let made = match then {
+                Ok(then) => former(&source_tree(now).0, &source_tree(then).0, &module, &asked.nodes),
+                Err(MirrorError::NoCommit { .. } | MirrorError::Tree { .. }) => {
+                    let why = "the repository has that commit no more".to_owned();
+                    asked.nodes.iter().map(|id| (*id, Err(why.clone()))).collect()
+                }
+                Err(error) => return Err(error),
+            };
+            Ok(made
+                .into_iter()
+                .map(|(id, made)| ((module.clone(), id), made))
+                .collect::<Former>())
+        });
+        match read.await {
+            Ok(Ok(former)) => {
+                self.formers.insert(key, (wanted.clone(), former.clone()));
+                Some(former)
+            }
+            Ok(Err(error)) => {
+                tracing::error!(error = %error, commit = wanted.commit.short(), "a tree cannot be read");
+                health.set("tree", error.to_string());
+                None
+            }
+            Err(_) => None,
+        }
+    }
+
     /// Forgets composed trees that no delivery needs.
     pub fn forget_but<'a>(&mut self, needed: impl Iterator<Item = &'a CommitId>) {
         let needed: BTreeSet<&CommitId> = needed.collect();
         self.trees.retain(|commit, _| needed.contains(commit));
+        self.formers.retain(|(commit, _), _| needed.contains(commit));
     }
 }
 

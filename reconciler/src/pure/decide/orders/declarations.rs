@@ -120,7 +120,7 @@ fn declaration(
         adopted: facts.as_ref().is_some_and(|f| f.adopted),
         take: facts.map(|f| f.take).unwrap_or_default(),
         resources,
-        left_out: Vec::new(),
+        left_out: delivery.left_out.get(&node).cloned().unwrap_or_default(),
         artifacts: Vec::new(),
         sealed: None,
         apply_secs: timing.apply_secs,

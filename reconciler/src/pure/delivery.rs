@@ -351,6 +351,12 @@ impl Delivery {
         Ok(transition)
     }
 
+    /// Whether it was taken back and machines that it had reached do not have the former content yet (DL-2).
+    #[must_use]
+    pub fn is_outstanding(&self) -> bool {
+        self.state == State::RolledBack && self.walk.as_ref().is_some_and(|w| !w.outstanding.is_empty())
+    }
+
     /// Whether orders of it are out, or may be.
     #[must_use]
     pub fn has_begun(&self) -> bool {

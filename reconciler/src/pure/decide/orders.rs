@@ -319,7 +319,10 @@ pub(super) fn back_again(
     };
     let (declared, addressed) = (of(|r| r.return_sequence), of(|r| r.return_epoch));
     let sequence = declare(draft, delivery, &declared, Urgency::Urgent)?;
-    let epoch = if addressed.is_empty() {
+    // Where a newer epoch stands, the former policy is that one's business.
+    let newest = draft.epochs.first().map_or(0, |e| e.epoch);
+    let ours = delivery.walk.as_ref().is_some_and(|w| w.epoch == newest);
+    let epoch = if addressed.is_empty() || !ours {
         0
     } else {
         abort(draft, delivery)?

@@ -17,7 +17,7 @@ use crate::pure::delivery::{
 use crate::pure::scope::Scope;
 use crate::pure::snapshot::{ContentRef, KnownBad};
 pub(super) use back::roll_back;
-use back::come_back;
+use back::{come_back, serve_outstanding};
 use selection::{as_number, candidates, resolve, select};
 pub(super) use story::story;
 pub use story::{in_words, summary, word};
@@ -46,7 +46,7 @@ pub(super) fn walk_on(draft: &mut Draft<'_>) -> Result<(), DecideError> {
         }
         draft.put(delivery);
     }
-    Ok(())
+    serve_outstanding(draft)
 }
 
 /// The machines that a delivery changes.

@@ -371,7 +371,7 @@ impl World {
         let newest = self.snapshot.deliveries.values().map(|d| d.order).max();
         self.snapshot
             .deliveries
-            .retain(|_, d| !d.state.is_final() || Some(d.order) == newest);
+            .retain(|_, d| !d.state.is_final() || Some(d.order) == newest || d.is_outstanding());
         for order in act.orders {
             self.publish(order);
         }

@@ -5,7 +5,7 @@
 //! | stage | from -> to | decided in | carried out in |
 //! | --- | --- | --- | --- |
 //! | hear | webhook, poll, start-up -> inbox row, wake | [`pure::trigger`] | [`edge::webhook`], [`edge::activation`] |
-//! | fetch | remote branch -> mirror, new commits in first-parent order | | [`edge::repository`], [`edge::mirror`] |
+//! | fetch | remote branch -> mirror, new commits in first-parent order | [`pure::news`] | [`edge::repository`], [`edge::mirror`] |
 //! | read | commit -> [`pure::source_tree::SourceTree`] | | [`edge::mirror`] |
 //! | parse | tree -> documents, findings | [`pure::parse`] | |
 //! | validate | documents -> [`pure::validate::Validated`] or findings | [`pure::validate`] | |

@@ -16,6 +16,7 @@ use meshplan_schemas::declaration::ModuleContent;
 use meshplan_schemas::digest::Digest;
 use meshplan_schemas::envelope::{Envelope, Payload, SignError, Signer, seal};
 use meshplan_schemas::ident::{CommitId, NodeId};
+use meshplan_schemas::lifecycle::delivery::State;
 use meshplan_schemas::limits::SCHEMA;
 use meshplan_schemas::timestamp::Timestamp as TimestampPayload;
 
@@ -28,8 +29,11 @@ use crate::edge::store::journal::SignedBlock;
 use crate::edge::store::orders::{OrderKind, SignedOrder};
 use crate::edge::store::{Store, StoreError};
 use crate::pure::act::{Act, Order};
+use crate::pure::compose::former::Former;
 use crate::pure::decide::{Contents, DecideError, Known, Settings, Tree, decide};
+use crate::pure::diff::proven;
 use crate::pure::freshness;
+use crate::pure::hearing::{Hearing, Jump, Went};
 use crate::pure::journal;
 use crate::pure::note;
 use crate::pure::scope::Scope;
@@ -41,10 +45,6 @@ const TERM: u64 = 1;
 const ROUNDS: usize = 64;
 /// How long a timestamp holds where no tree says so, in seconds (SG-9).
 const TIMESTAMP_VALID_SECS: u32 = 2_592_000;
-/// By how much wall and steady clock may part before it counts as a jump, in seconds (RO-8).
-const CLOCK_JUMP_SECS: u64 = 5;
-/// A pass that takes longer has stood still: on a mirror that a slow look holds, or on a disk.
-const LONG_PASS: std::time::Duration = std::time::Duration::from_secs(10);
 /// How soon a pass that failed is tried again, in seconds.
 const AGAIN_SECS: i64 = 5;
 
@@ -104,46 +104,23 @@ pub struct Engine {
     pub settings: Settings,
     /// The time.
     pub clock: Clock,
-    /// Since when we serve (RO-8).
-    pub serving_since: Timestamp,
     /// What people and desks read of us.
     pub health: Arc<Health>,
     /// Content that was read before; it never changes under its digest.
     pub contents: Contents,
-    /// When the last pass went well.
-    pub last_good: Moment,
-    /// Passes have failed since, or one stood still: what hosts said meanwhile was not judged in its time.
-    pub deaf: bool,
-}
-
-/// An instant on both clocks: the one that people set, and the one that only goes on.
-#[derive(Debug, Clone, Copy)]
-pub struct Moment {
-    wall: Timestamp,
-    steady: std::time::Instant,
-}
-
-impl Moment {
-    /// Now.
-    #[must_use]
-    pub fn of(clock: &Clock) -> Self {
-        Self {
-            wall: clock.now(),
-            steady: std::time::Instant::now(),
-        }
-    }
+    /// Since when hosts are judged by what is heard of them (RO-8).
+    pub hearing: Hearing,
 }
 
 impl Engine {
     /// Runs one pass; says when the next is due although nothing wakes it.
     pub async fn pass(&mut self) -> Option<Timestamp> {
-        self.mind_the_gap();
-        let begun = std::time::Instant::now();
+        say(self.hearing.begin(self.clock.moment()));
         let result = self.try_pass().await;
-        self.deaf |= begun.elapsed() > LONG_PASS;
+        let went = if result.is_ok() { Went::Well } else { Went::Failed };
+        say(self.hearing.end(self.clock.moment(), went));
         match result {
             Ok(next) => {
-                self.last_good = Moment::of(&self.clock);
                 self.health.clear("pass");
                 next
             }
@@ -152,7 +129,6 @@ impl Engine {
                     error = &error as &dyn std::error::Error,
                     "the pass failed and is tried again"
                 );
-                self.deaf = true;
                 // What a look had brought may be lost with this pass; the cursor has not moved, so it is found again.
                 self.repository.look_now().say();
                 self.health
@@ -162,24 +138,6 @@ impl Engine {
                     .checked_add(jiff::SignedDuration::from_secs(AGAIN_SECS))
                     .ok()
             }
-        }
-    }
-
-    /// After passes that failed or stood still, and after a sleep or a jump of the clock, it is as after a start:
-    /// nobody is judged by what could not be heard meanwhile (RO-8).
-    fn mind_the_gap(&mut self) {
-        let now = Moment::of(&self.clock);
-        let wall = now.wall.duration_since(self.last_good.wall).as_secs();
-        let steady =
-            i64::try_from(now.steady.duration_since(self.last_good.steady).as_secs()).unwrap_or(i64::MAX);
-        let jumped = wall.abs_diff(steady) > CLOCK_JUMP_SECS;
-        if jumped {
-            tracing::warn!(wall, steady, "clock.jumped");
-        }
-        if jumped || self.deaf {
-            self.serving_since = now.wall;
-            self.deaf = false;
-            self.last_good = now;
         }
     }
 
@@ -247,14 +205,16 @@ impl Engine {
         }
         let trees = self.trees(&snapshot, news).await;
         self.read_contents(&snapshot).await?;
+        let formers = self.formers(&snapshot, &trees, news).await;
         let known = Known {
             snapshot: &snapshot,
             trees: &trees,
             contents: &self.contents,
+            formers: &formers,
             settings: &self.settings,
             news: &news.commits,
             now: self.clock.now(),
-            serving_since: self.serving_since,
+            serving_since: self.hearing.since(),
         };
         Ok(decide(&known)?)
     }
@@ -291,6 +251,35 @@ impl Engine {
         trees
     }
 
+    /// What waiting deliveries need of earlier commits: modules as they were last accepted, for nodes that lack them.
+    async fn formers(
+        &mut self,
+        snapshot: &Snapshot,
+        trees: &BTreeMap<CommitId, Tree>,
+        news: &News,
+    ) -> BTreeMap<CommitId, Former> {
+        let waiting = snapshot.deliveries.values();
+        let waiting = waiting.filter(|d| matches!(d.state, State::Proposed | State::Held) && !d.has_begun());
+        let new = news.commits.iter().map(|c| &c.commit);
+        let mut formers: BTreeMap<CommitId, Former> = BTreeMap::new();
+        for commit in waiting.map(|d| &d.commit).chain(new) {
+            let Some(Tree::Composed(tree)) = trees.get(commit) else {
+                continue;
+            };
+            for (module, wanted) in proven::wanted(tree, snapshot) {
+                let former = self
+                    .repository
+                    .former(commit, &module, &wanted, &self.health)
+                    .await;
+                formers
+                    .entry(commit.clone())
+                    .or_default()
+                    .extend(former.unwrap_or_default());
+            }
+        }
+        formers
+    }
+
     /// Reads content that assignments and accepted scopes name and that is not in memory yet.
     async fn read_contents(&mut self, snapshot: &Snapshot) -> Result<(), PassError> {
         let assigned = snapshot.assignments.iter().flat_map(|((_, scope), assignment)| {
@@ -300,12 +289,24 @@ impl Engine {
                 .map(move |c| (scope, c.digest))
         });
         let texts = snapshot.accepted.get(&Scope::Policy).map(|c| c.digest);
+        // A walk keeps content of another commit for nodes that do not have it yet.
+        let open = snapshot.deliveries.values().filter(|d| !d.state.is_final());
+        let walked = open.flat_map(|d| &d.legs).filter(|leg| leg.from.is_some());
+        let walked: Vec<Digest> = walked
+            .flat_map(|leg| leg.nodes.values().filter_map(|c| c.after))
+            .collect();
         let missing: Vec<(bool, Digest)> = assigned
             .filter(|(scope, digest)| match scope {
                 Scope::Policy => !self.contents.policies.contains_key(digest),
                 _ => !self.contents.modules.contains_key(digest),
             })
             .map(|(scope, digest)| (*scope == Scope::Policy, digest))
+            .chain(
+                walked
+                    .iter()
+                    .filter(|d| !self.contents.modules.contains_key(d))
+                    .map(|d| (false, *d)),
+            )
             .collect();
         let named: std::collections::BTreeSet<Digest> = snapshot
             .assignments
@@ -313,6 +314,7 @@ impl Engine {
             .flat_map(|a| [&a.assigned, &a.proven])
             .flatten()
             .map(|c| c.digest)
+            .chain(walked)
             .collect();
         self.contents.modules.retain(|digest, _| named.contains(digest));
         self.contents.policies.retain(|digest, _| named.contains(digest));
@@ -501,6 +503,16 @@ fn sealed_for<P: Payload>(
         commit: None,
         issued_at: Timestamp::from_second(issued_at).unwrap_or(Timestamp::UNIX_EPOCH),
     })
+}
+
+fn say(jump: Option<Jump>) {
+    if let Some(Jump {
+        wall_secs,
+        steady_secs,
+    }) = jump
+    {
+        tracing::warn!(wall = wall_secs, steady = steady_secs, "clock.jumped");
+    }
 }
 
 fn earliest(a: Option<Timestamp>, b: Option<Timestamp>) -> Option<Timestamp> {

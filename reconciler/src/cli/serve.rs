@@ -33,8 +33,9 @@ use crate::edge::store::Store;
 use crate::edge::store::journal::NOTES;
 use crate::edge::store::reports::ReportWriter;
 use crate::edge::webhook::Hooks;
-use crate::pass::{Engine, Moment, Signers};
+use crate::pass::{Engine, Signers};
 use crate::pure::decide::{Contents, Settings};
+use crate::pure::hearing::Hearing;
 
 /// The era of all orders until the offline roots raise it (SG-11).
 const ERA: u64 = 0;
@@ -133,11 +134,9 @@ pub async fn serve(config: &Config, stop: CancellationToken) -> anyhow::Result<(
             timestamp: Box::new(keys.timestamp()),
         },
         clock,
-        serving_since: clock.now(),
         health: Arc::clone(&health),
         contents: Contents::default(),
-        last_good: Moment::of(&clock),
-        deaf: false,
+        hearing: Hearing::from(clock.moment()),
     };
     let counter = Counter {
         store: store.clone(),

@@ -1,6 +1,14 @@
 //! The one place of the reconciler that reads the time.
 
+use std::sync::LazyLock;
+use std::time::Instant;
+
 use jiff::Timestamp;
+
+use crate::pure::hearing::Moment;
+
+/// The zero of the steady clock: its first reading.
+static ZERO: LazyLock<Instant> = LazyLock::new(Instant::now);
 
 /// Reads the time: the machine's clock, plus an offset that only tests set.
 #[derive(Debug, Clone, Copy, Default)]
@@ -29,5 +37,13 @@ impl Clock {
         let now = Timestamp::now();
         now.checked_add(jiff::SignedDuration::from_secs(self.offset_secs))
             .unwrap_or(now)
+    }
+    /// Now, on this clock and on the one that only goes on while the machine runs.
+    #[must_use]
+    pub fn moment(&self) -> Moment {
+        Moment {
+            wall: self.now(),
+            steady: ZERO.elapsed(),
+        }
     }
 }

@@ -2,24 +2,27 @@
 //!
 //! The mirror is used on blocking threads, one at a time; composed trees are kept while a delivery needs them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use jiff::{SignedDuration, Timestamp};
-use meshplan_schemas::ident::{CommitId, FleetName};
+use meshplan_schemas::ident::{CommitId, FleetName, ModuleName};
 
 use tokio::sync::oneshot;
 use tokio::sync::oneshot::error::TryRecvError;
 
 use super::activation::Waker;
 use super::health::Health;
-use super::mirror::{FetchError, Mirror, MirrorError};
+use super::mirror::{CommitInfo, FetchError, Mirror, MirrorError};
 use super::store::act::Cursor;
 use super::store::{Store, StoreError};
-use super::tree_reader::TreeReader;
+use super::tree_reader::{TreeReader, source_tree};
 use crate::pure::compose::Expected;
+use crate::pure::compose::former::{Former, former};
 use crate::pure::decide::{NewCommit, Tree};
+use crate::pure::diff::proven::Wanted;
+use crate::pure::news::{self, Found, Judged, Line};
 
 /// After a look that failed the next one comes after so many seconds, or the poll interval when that is less.
 const RETRY_SECS: i64 = 5;
@@ -72,6 +75,7 @@ pub struct Repository {
     next_look: Option<Timestamp>,
     reader: Arc<Mutex<TreeReader>>,
     trees: BTreeMap<CommitId, Tree>,
+    formers: BTreeMap<(CommitId, ModuleName), (Wanted, Former)>,
     notes: Waker,
     wake: Waker,
     look_now: LookNow,
@@ -81,7 +85,7 @@ pub struct Repository {
 
 /// A look under way.
 struct Looking {
-    result: oneshot::Receiver<Result<Looked, LookError>>,
+    result: oneshot::Receiver<Result<Found, LookError>>,
     hints: Vec<String>,
     cursor: Option<CommitId>,
 }
@@ -90,12 +94,6 @@ impl std::fmt::Debug for Repository {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Repository({} {})", self.name, self.branch)
     }
-}
-
-/// What was fetched and how it came about.
-enum Looked {
-    Branch { head: CommitId, commits: Vec<NewCommit> },
-    Gone,
 }
 
 /// Why a look brought nothing.
@@ -135,6 +133,7 @@ impl Repository {
                 branch: Some(branch.to_owned()),
             }))),
             trees: BTreeMap::new(),
+            formers: BTreeMap::new(),
             notes,
             wake,
             look_now: LookNow::default(),
@@ -210,15 +209,15 @@ impl Repository {
 
     async fn over(
         &mut self,
-        looked: Option<Result<Looked, LookError>>,
+        looked: Option<Result<Found, LookError>>,
         over: Looking,
         store: &Store,
         health: &Health,
         now: Timestamp,
     ) -> Result<News, StoreError> {
         let Looking { hints, cursor, .. } = over;
-        let mut looked = match looked {
-            Some(Ok(looked)) => looked,
+        let found = match looked {
+            Some(Ok(found)) => found,
             Some(Err(error)) => {
                 tracing::warn!(error = %error, "the repository could not be looked at");
                 health.set("repository", error.to_string());
@@ -229,16 +228,27 @@ impl Repository {
         self.failed = false;
         self.next_look = now.checked_add(self.poll).ok();
         health.clear("repository");
-        if let Looked::Branch { head, commits } = &mut looked {
-            // The same commit never becomes two deliveries, whatever became of the branch meanwhile (DL-1).
-            let mut new = Vec::new();
-            for commit in commits.drain(..) {
-                if store.delivery(&commit.commit).await?.is_none() {
-                    new.push(commit);
-                }
+        let mut delivered = BTreeSet::new();
+        for commit in news::candidates(&found) {
+            if cursor.as_ref() != Some(commit) && store.delivery(commit).await?.is_some() {
+                delivered.insert(commit.clone());
             }
-            *commits = new;
-            if commits.is_empty() && cursor.as_ref() != Some(head) {
+        }
+        let (commits, head) = match news::judge(found, cursor.as_ref(), &delivered) {
+            Judged::Gone => {
+                let sentence = format!(
+                    "the branch {} is gone from {}: the fleet is frozen as it stands, nothing is removed; push the branch again",
+                    self.branch, self.name
+                );
+                health.set("branch", sentence);
+                (Vec::new(), None)
+            }
+            Judged::Nothing => {
+                health.clear("branch");
+                (Vec::new(), None)
+            }
+            Judged::SetBack(head) => {
+                health.clear("branch");
                 let sentence = format!(
                     "the branch {} was set back to {}, which was delivered before: nothing is undone by that; \
                      revert with a new commit",
@@ -246,13 +256,24 @@ impl Repository {
                     head.short()
                 );
                 health.set("rewritten", sentence);
-            } else if !commits.is_empty() {
-                health.clear("rewritten");
+                (Vec::new(), Some(head))
             }
-        }
-        let mut news = self.news(looked, cursor, health);
-        news.handled = hints;
-        Ok(news)
+            Judged::New(commits, head) => {
+                health.clear("branch");
+                health.clear("rewritten");
+                (commits, Some(head))
+            }
+        };
+        let cursor = head.map(|commit| Cursor {
+            repo: self.name.clone(),
+            branch: self.branch.clone(),
+            commit,
+        });
+        Ok(News {
+            handled: hints,
+            commits,
+            cursor,
+        })
     }
 
     fn failed_at(&mut self, now: Timestamp) -> News {
@@ -261,33 +282,6 @@ impl Repository {
             .checked_add(self.poll.min(SignedDuration::from_secs(RETRY_SECS)))
             .ok();
         News::default()
-    }
-
-    fn news(&self, looked: Looked, cursor: Option<CommitId>, health: &Health) -> News {
-        match looked {
-            Looked::Gone => {
-                let sentence = format!(
-                    "the branch {} is gone from {}: the fleet is frozen as it stands, nothing is removed; push the branch again",
-                    self.branch, self.name
-                );
-                health.set("branch", sentence);
-                News::default()
-            }
-            Looked::Branch { head, commits } => {
-                health.clear("branch");
-                let moved = cursor.as_ref() != Some(&head);
-                let cursor = moved.then(|| Cursor {
-                    repo: self.name.clone(),
-                    branch: self.branch.clone(),
-                    commit: head,
-                });
-                News {
-                    commits,
-                    cursor,
-                    ..News::default()
-                }
-            }
-        }
     }
 
     /// When the remote is looked at next.
@@ -338,14 +332,62 @@ impl Repository {
         }
     }
 
+    /// A module as it was last accepted, on nodes of a commit that lack it (DL-3); none when the mirror cannot give it
+    /// now.
+    pub async fn former(
+        &mut self,
+        commit: &CommitId,
+        module: &ModuleName,
+        wanted: &Wanted,
+        health: &Health,
+    ) -> Option<Former> {
+        let key = (commit.clone(), module.clone());
+        if let Some((_, former)) = self.formers.get(&key).filter(|(of, _)| of == wanted) {
+            return Some(former.clone());
+        }
+        let mirror = Arc::clone(&self.mirror);
+        let (now, module, asked) = (commit.clone(), module.clone(), wanted.clone());
+        let read = tokio::task::spawn_blocking(move || {
+            let mut mirror = mirror.lock().unwrap_or_else(PoisonError::into_inner);
+            let now = mirror.read_tree(&now)?;
+            let then = mirror.read_tree(&asked.commit);
+            drop(mirror);
+            let made = match then {
+                Ok(then) => former(&source_tree(now).0, &source_tree(then).0, &module, &asked.nodes),
+                Err(MirrorError::NoCommit { .. } | MirrorError::Tree { .. }) => {
+                    let why = "the repository has that commit no more".to_owned();
+                    asked.nodes.iter().map(|id| (*id, Err(why.clone()))).collect()
+                }
+                Err(error) => return Err(error),
+            };
+            Ok(made
+                .into_iter()
+                .map(|(id, made)| ((module.clone(), id), made))
+                .collect::<Former>())
+        });
+        match read.await {
+            Ok(Ok(former)) => {
+                self.formers.insert(key, (wanted.clone(), former.clone()));
+                Some(former)
+            }
+            Ok(Err(error)) => {
+                tracing::error!(error = %error, commit = wanted.commit.short(), "a tree cannot be read");
+                health.set("tree", error.to_string());
+                None
+            }
+            Err(_) => None,
+        }
+    }
+
     /// Forgets composed trees that no delivery needs.
     pub fn forget_but<'a>(&mut self, needed: impl Iterator<Item = &'a CommitId>) {
-        let needed: std::collections::BTreeSet<&CommitId> = needed.collect();
+        let needed: BTreeSet<&CommitId> = needed.collect();
         self.trees.retain(|commit, _| needed.contains(commit));
+        self.formers.retain(|(commit, _), _| needed.contains(commit));
     }
 }
 
-fn fetch(mirror: &mut Mirror, known: Option<&CommitId>) -> Result<Looked, LookError> {
+fn fetch(mirror: &mut Mirror, known: Option<&CommitId>) -> Result<Found, LookError> {
     let fetched = mirror.fetch()?;
     if known.is_none() && fetched.notes.is_some() {
         let blocks = journal_blocks(mirror);
@@ -354,34 +396,22 @@ fn fetch(mirror: &mut Mirror, known: Option<&CommitId>) -> Result<Looked, LookEr
         }
     }
     let Some(head) = fetched.head else {
-        return Ok(Looked::Gone);
+        return Ok(Found::Gone);
     };
-    if known == Some(&head) {
-        return Ok(Looked::Branch {
-            head,
-            commits: Vec::new(),
-        });
-    }
     let lineage = mirror.first_parent_since(known, &head)?;
-    let rewritten = lineage.rewritten;
-    // Set back to an older commit, the branch has nothing new: its tip itself is the order then.
-    let list = if lineage.commits.is_empty() {
-        vec![lineage.head]
-    } else {
-        lineage.commits
-    };
-    let last = list.len().saturating_sub(1);
-    let commits = list
-        .into_iter()
-        .enumerate()
-        .map(|(i, c)| NewCommit {
-            commit: c.id,
-            subject: c.subject,
-            author: c.author,
-            rewritten: rewritten && i == last,
-        })
-        .collect();
-    Ok(Looked::Branch { head, commits })
+    Ok(Found::Branch(Line {
+        tip: shown(lineage.head),
+        since: lineage.commits.into_iter().map(shown).collect(),
+        known: lineage.known,
+    }))
+}
+
+fn shown(commit: CommitInfo) -> news::Commit {
+    news::Commit {
+        id: commit.id,
+        subject: commit.subject,
+        author: commit.author,
+    }
 }
 
 /// How many blocks the repository's journal has.

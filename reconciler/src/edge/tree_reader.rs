@@ -84,16 +84,22 @@ impl TreeReader {
     fn whole(&mut self, commit: &CommitId, entries: Vec<TreeEntry>) -> Result<Arc<Composed>, TreeError> {
         self.at = None;
         self.changed_bytes = 0;
-        let mut findings = Vec::new();
-        let entries = entries.into_iter().map(|e| entry(e, &mut findings)).collect();
-        let (tree, of_paths) = SourceTree::from_entries(entries);
-        findings.extend(of_paths);
+        let (tree, findings) = source_tree(entries);
         // What is wrong with paths is found in a whole tree only.
         let at = findings.is_empty().then(|| commit.clone());
         let composed = self.composer.whole(tree, findings);
         self.at = at;
         composed
     }
+}
+
+/// A whole tree as the composer takes it, with what is wrong with its paths.
+pub(super) fn source_tree(entries: Vec<TreeEntry>) -> (SourceTree, Vec<Finding>) {
+    let mut findings = Vec::new();
+    let entries = entries.into_iter().map(|e| entry(e, &mut findings)).collect();
+    let (tree, of_paths) = SourceTree::from_entries(entries);
+    findings.extend(of_paths);
+    (tree, findings)
 }
 
 /// A changed file as the composer takes it; its path is UTF-8, because the tree that it changes has no other.

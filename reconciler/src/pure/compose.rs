@@ -19,6 +19,7 @@ use super::validate::Record;
 mod composer;
 mod content;
 mod contents;
+pub mod former;
 mod kinds;
 mod left_out;
 mod lists;

@@ -27,6 +27,7 @@ use meshplan_schemas::lifecycle::delivery::InvalidTransition;
 
 use super::act::Act;
 use super::compose::Composed;
+use super::compose::former::Former;
 use super::diff::PolicyOnNode;
 use super::snapshot::Snapshot;
 
@@ -51,6 +52,8 @@ pub struct Known<'a> {
     pub trees: &'a BTreeMap<CommitId, Tree>,
     /// Content that assignments name.
     pub contents: &'a Contents,
+    /// By commit, what [`super::diff::proven::wanted`] asks for its tree.
+    pub formers: &'a BTreeMap<CommitId, Former>,
     /// Who this reconciler is.
     pub settings: &'a Settings,
     /// Commits of the branch that no delivery has yet, oldest first.

@@ -6,6 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
+use meshplan_schemas::declaration::LeftOut;
 use meshplan_schemas::digest::Digest;
 use meshplan_schemas::document::plan::{Amount, Select};
 use meshplan_schemas::ident::{CommitId, DeliveryName, NodeId, NodeName, PlanName};
@@ -47,6 +48,9 @@ pub struct Delivery {
     /// Scopes that are left alone, and why (`known-bad since COMMIT`).
     #[serde(default)]
     pub skipped: BTreeMap<Scope, String>,
+    /// Modules that a node should have and gets nothing of by this delivery, and why (FR-8).
+    #[serde(default)]
+    pub left_out: BTreeMap<NodeId, Vec<LeftOut>>,
     /// The walk, once it has begun.
     #[serde(default)]
     pub walk: Option<Walk>,
@@ -102,6 +106,10 @@ pub struct Leg {
     pub digest: Digest,
     /// Fleet-wide content before (policy, list, gate); none where nothing was accepted yet, or for modules.
     pub before: Option<Digest>,
+    /// The newest content failed before and stays out: the nodes get what this commit, the one in which the scope was
+    /// last accepted, has of it (DL-3). None: the delivery's own content.
+    #[serde(default)]
+    pub from: Option<CommitId>,
     /// For modules and policy: the nodes that it changes.
     pub nodes: BTreeMap<NodeId, NodeChange>,
 }
@@ -341,6 +349,12 @@ impl Delivery {
         self.transitions += 1;
         (self.state, self.code, self.since, self.reason) = (to, code, now, reason);
         Ok(transition)
+    }
+
+    /// Whether it was taken back and machines that it had reached do not have the former content yet (DL-2).
+    #[must_use]
+    pub fn is_outstanding(&self) -> bool {
+        self.state == State::RolledBack && self.walk.as_ref().is_some_and(|w| !w.outstanding.is_empty())
     }
 
     /// Whether orders of it are out, or may be.

@@ -1,16 +1,21 @@
 //! What a commit changes, beside what was accepted before: the legs of its delivery (DL-3).
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
+use meshplan_schemas::declaration::{LeftOut, ModuleContent};
 use meshplan_schemas::digest::Digest;
 use meshplan_schemas::ident::{ModuleName, NodeId, RoleName};
 use meshplan_schemas::policy;
 use serde::{Deserialize, Serialize};
 
+use super::compose::former::Former;
 use super::compose::{Composed, ComposedNode};
 use super::delivery::{Leg, NodeChange};
 use super::scope::Scope;
 use super::snapshot::{Assignment, KnownBad, Snapshot};
+
+pub mod proven;
 
 /// The `policy` scope's content on one node: what the node merges policy by, and what comes of it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -34,6 +39,27 @@ pub struct Diff {
     pub skipped: BTreeMap<Scope, KnownBad>,
     /// Scopes that failed before with just this content, and that this commit touches (DL-14).
     pub known_bad: BTreeMap<Scope, KnownBad>,
+    /// The content of legs that is not the tree's own: what was accepted before of modules that are skipped.
+    pub former: BTreeMap<Digest, Arc<ModuleContent>>,
+    /// Modules that nodes lack, and that these legs do not bring them (FR-8).
+    pub left_out: BTreeMap<NodeId, Vec<LeftOut>>,
+    /// Former content that is wanted ([`proven::wanted`]) was not composed yet: this says not all.
+    pub unread: bool,
+}
+
+/// What a tree is compared with.
+#[derive(Debug, Clone, Copy)]
+pub struct Beside<'a> {
+    /// What was accepted, is assigned, and failed.
+    pub snapshot: &'a Snapshot,
+    /// The tree of the commit before it, to tell what the commit itself touched.
+    pub previous: Option<&'a Composed>,
+    /// The policy text that was last accepted.
+    pub accepted_text: Option<&'a str>,
+    /// The content of [`proven::wanted`].
+    pub formers: &'a Former,
+    /// A person said that known-bad does not hold it.
+    pub again: bool,
 }
 
 /// The content of the `policy` scope on each node of a tree under a policy text, with its digest.
@@ -65,17 +91,10 @@ pub fn policy_on_nodes(
 
 /// Compares a commit's tree with what was accepted.
 ///
-/// `accepted_text` is the policy text that was last accepted; `previous` is the tree of the commit before it, to tell what the commit itself touched; `again` lifts known-bad.
-///
 /// # Errors
 /// As [`policy_on_nodes`].
-pub fn diff(
-    tree: &Composed,
-    previous: Option<&Composed>,
-    snapshot: &Snapshot,
-    accepted_text: Option<&str>,
-    again: bool,
-) -> Result<Diff, serde_json::Error> {
+pub fn diff(tree: &Composed, beside: &Beside<'_>) -> Result<Diff, serde_json::Error> {
+    let snapshot = beside.snapshot;
     let mut all = Vec::new();
     if snapshot.accepted.get(&Scope::List).map(|c| c.digest) != Some(tree.list_digest) {
         let before = snapshot.accepted.get(&Scope::List).map(|c| c.digest);
@@ -83,6 +102,7 @@ pub fn diff(
             scope: Scope::List,
             digest: tree.list_digest,
             before,
+            from: None,
             nodes: BTreeMap::new(),
         });
     }
@@ -94,6 +114,7 @@ pub fn diff(
             scope: Scope::Gate,
             digest: tree.gate_digest,
             before,
+            from: None,
             nodes: BTreeMap::new(),
         });
     }
@@ -103,22 +124,36 @@ pub fn diff(
         let failed = snapshot
             .known_bad
             .get(&(leg.scope.clone(), leg.digest))
-            .filter(|_| !again);
-        match failed {
-            None => out.legs.push(leg),
-            Some(bad) if touched(&leg, tree, previous) => {
-                out.known_bad.insert(leg.scope.clone(), bad.clone());
-                out.legs.push(leg);
-            }
-            Some(bad) => {
-                out.skipped.insert(leg.scope.clone(), bad.clone());
-                // The text stays out; who a node is (roles, takes) does not wait for it.
-                if leg.scope == Scope::Policy
-                    && let Some((text, digest)) = accepted_text.zip(leg.before)
-                {
+            .filter(|_| !beside.again);
+        let Some(bad) = failed else {
+            out.legs.push(leg);
+            continue;
+        };
+        // What was accepted and then failed on a machine that got it later is no failure of the commit.
+        let is_accepted = snapshot.accepted.get(&leg.scope).map(|c| c.digest) == Some(leg.digest);
+        if touched(&leg, tree, beside.previous) && !is_accepted {
+            out.known_bad.insert(leg.scope.clone(), bad.clone());
+            out.legs.push(leg);
+            continue;
+        }
+        out.skipped.insert(leg.scope.clone(), bad.clone());
+        match leg.scope {
+            // The text stays out; who a node is (roles, takes) does not wait for it.
+            Scope::Policy => {
+                if let Some((text, digest)) = beside.accepted_text.zip(leg.before) {
                     out.legs.extend(policy_leg(tree, snapshot, text, digest)?);
                 }
             }
+            Scope::Module(_) => {
+                let instead = proven::instead(tree, snapshot, beside.formers, &leg, bad);
+                out.legs.extend(instead.leg);
+                out.former.extend(instead.contents);
+                out.unread |= instead.unread;
+                for (node, left_out) in instead.left_out {
+                    out.left_out.entry(node).or_default().push(left_out);
+                }
+            }
+            Scope::List | Scope::Gate => {}
         }
     }
     Ok(out)
@@ -152,6 +187,7 @@ fn policy_leg(
         scope: Scope::Policy,
         digest,
         before,
+        from: None,
         nodes,
     }))
 }
@@ -178,6 +214,7 @@ fn module_legs(tree: &Composed, snapshot: &Snapshot) -> Vec<Leg> {
                 scope: Scope::Module(module),
                 digest,
                 before: None,
+                from: None,
                 nodes,
             }
         })

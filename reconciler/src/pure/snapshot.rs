@@ -1,6 +1,6 @@
 //! Everything that one pass may know, in one printable value; the store fills it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 use meshplan_schemas::digest::Digest;
@@ -23,7 +23,7 @@ pub struct Snapshot {
     pub term: u64,
     /// The deliveries that are not final, by commit, the newest final one, and those that open requests speak of.
     pub deliveries: BTreeMap<CommitId, Delivery>,
-    /// The content last accepted for policy, list and gate.
+    /// The content last accepted for each scope, and the commit that has it.
     pub accepted: BTreeMap<Scope, ContentRef>,
     /// What each node shall run and what it has proven: [`Scope::Module`] and [`Scope::Policy`] only.
     pub assignments: BTreeMap<(NodeId, Scope), Assignment>,
@@ -126,6 +126,9 @@ pub struct KnownBad {
     pub since: Timestamp,
     /// Why.
     pub reason: String,
+    /// On which machines: content that is proven elsewhere is kept from these alone.
+    #[serde(default)]
+    pub on: BTreeSet<NodeId>,
 }
 
 /// What a person asked for (DL-4).

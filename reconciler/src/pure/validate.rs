@@ -103,6 +103,18 @@ impl Validated {
     pub fn plans(&self) -> &BTreeMap<PlanName, PlanDoc> {
         &self.plans
     }
+    /// These records, with one module alone: as another tree has it, with the settings that the other fleet gives it.
+    /// Whether it fits these records nobody has checked. None where the other tree has no such module.
+    #[must_use]
+    pub(super) fn with_module_of(self, mut other: Self, name: &ModuleName) -> Option<Self> {
+        let module = other.modules.remove(name)?;
+        Some(Self {
+            modules: BTreeMap::from([(name.clone(), module)]),
+            fleet_vars: other.fleet_vars,
+            warnings: Vec::new(),
+            ..self
+        })
+    }
     /// What is worth saying and stops nothing.
     #[must_use]
     pub fn warnings(&self) -> &[Finding] {

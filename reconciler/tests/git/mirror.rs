@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use meshplan_reconciler::edge::mirror::{
     Content, EntryKind, MergeError, Mirror, MirrorError, Person, Proposal,
 };
+use meshplan_reconciler::pure::news::Known;
 use meshplan_schemas::limits::DOCUMENT_BYTES;
 
 use super::world::{World, at};
@@ -92,7 +93,7 @@ fn new_commits_come_oldest_first_along_first_parents() {
     let lineage = mirror.first_parent_since(Some(&first), &merge).unwrap();
     let ids: Vec<_> = lineage.commits.iter().map(|c| &c.id).collect();
     assert_eq!(ids, [&direct, &merge]);
-    assert!(!lineage.rewritten);
+    assert_eq!(lineage.known, Known::Behind);
     assert_eq!(lineage.head.parents, [direct.clone(), side.clone()]);
     assert_eq!(
         (
@@ -107,10 +108,13 @@ fn new_commits_come_oldest_first_along_first_parents() {
     );
     // Known by the other parent: nothing was dropped.
     let sideways = mirror.first_parent_since(Some(&side), &merge).unwrap();
-    assert!(!sideways.rewritten);
+    assert_eq!(sideways.known, Known::Behind);
     assert_eq!(sideways.commits.last().unwrap().id, merge);
     let fresh = mirror.first_parent_since(None, &merge).unwrap();
-    assert_eq!((fresh.commits.len(), fresh.rewritten), (1, false));
+    assert_eq!(
+        (fresh.commits.len(), fresh.known, &fresh.head.id),
+        (0, Known::None, &merge)
+    );
 }
 
 // holds: FG-3
@@ -127,7 +131,7 @@ fn a_rewritten_branch_is_followed_and_said_to_be_rewritten() {
     let amended = world.head();
     assert_eq!(mirror.fetch().unwrap().head, Some(amended.clone()));
     let lineage = mirror.first_parent_since(Some(&second), &amended).unwrap();
-    assert!(lineage.rewritten);
+    assert_eq!(lineage.known, Known::Aside);
     assert_eq!(
         lineage.commits.iter().map(|c| &c.id).collect::<Vec<_>>(),
         [&amended]
@@ -139,12 +143,15 @@ fn a_rewritten_branch_is_followed_and_said_to_be_rewritten() {
     );
     assert_eq!(mirror.fetch().unwrap().head, Some(first.clone()));
     let back = mirror.first_parent_since(Some(&amended), &first).unwrap();
-    assert!(back.rewritten);
+    assert_eq!(back.known, Known::Aside);
     assert_eq!((back.commits.len(), &back.head.id), (0, &first));
     // A commit that the mirror never saw.
     let never = "1".repeat(40).parse().unwrap();
     let back = mirror.first_parent_since(Some(&never), &first).unwrap();
-    assert_eq!((back.rewritten, back.commits.len()), (true, 1));
+    assert_eq!(
+        (back.known, back.commits.len(), &back.head.id),
+        (Known::Missing, 0, &first)
+    );
 }
 
 // holds: DL-10

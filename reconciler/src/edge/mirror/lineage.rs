@@ -1,4 +1,5 @@
-//! Which commits are new: first-parent order, and whether the branch still has what it had.
+//! What git knows of a branch since a commit: its first-parent line, and whether it still has what it had. Which of
+//! these are orders is decided in [`crate::pure::news`].
 
 use std::collections::HashSet;
 
@@ -7,6 +8,7 @@ use jiff::Timestamp;
 use meshplan_schemas::ident::CommitId;
 
 use super::{Mirror, MirrorError, commit_id};
+use crate::pure::news::Known;
 
 /// A commit, as far as a delivery shows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -28,12 +30,12 @@ pub struct CommitInfo {
 pub struct Lineage {
     /// The tip.
     pub head: CommitInfo,
-    /// What is new on the first-parent line that ends at the tip, oldest first; the tip is the last. Empty when the
-    /// known commit is the tip, or when the branch was set back to an older commit. The tip alone when nothing, or
-    /// nothing that is still here, was known.
+    /// What is not behind the known commit on the first-parent line that ends at the tip, oldest first; the tip is
+    /// the last. Empty when the known commit is the tip, when the branch was set back to an older commit, and when
+    /// nothing, or nothing that is still here, was known.
     pub commits: Vec<CommitInfo>,
-    /// The known commit is no ancestor of the tip: the branch was rewritten (FG-3, B08).
-    pub rewritten: bool,
+    /// How the tip stands to the known commit; [`Known::Aside`]: the branch was rewritten (FG-3, B08).
+    pub known: Known,
 }
 
 impl Mirror {
@@ -48,21 +50,22 @@ impl Mirror {
         head: &CommitId,
     ) -> Result<Lineage, MirrorError> {
         let tip = self.find(head)?;
-        let known_id = known.and_then(|k| self.find(k).ok());
-        lineage(&self.repo, known.is_some(), known_id, tip).map_err(|e| self.damaged(&e))
+        let commit = known.map(|k| self.find(k).map_err(|_| Known::Missing));
+        let known = commit.unwrap_or(Err(Known::None));
+        lineage(&self.repo, known, tip).map_err(|e| self.damaged(&e))
     }
 }
 
-fn lineage(repo: &Repository, any_known: bool, known: Option<Oid>, tip: Oid) -> Result<Lineage, git2::Error> {
+fn lineage(repo: &Repository, known: Result<Oid, Known>, tip: Oid) -> Result<Lineage, git2::Error> {
     let head = info(&repo.find_commit(tip)?);
-    let Some(known) = known else {
-        return Ok(Lineage {
-            commits: vec![head.clone()],
-            head,
-            rewritten: any_known,
-        });
+    let known = match known {
+        Ok(known) => known,
+        Err(known) => {
+            let commits = Vec::new();
+            return Ok(Lineage { head, commits, known });
+        }
     };
-    let rewritten = known != tip && !repo.graph_descendant_of(tip, known)?;
+    let behind = known == tip || repo.graph_descendant_of(tip, known)?;
     let mut walk = repo.revwalk()?;
     walk.push(tip)?;
     walk.hide(known)?;
@@ -75,11 +78,8 @@ fn lineage(repo: &Repository, any_known: bool, known: Option<Oid>, tip: Oid) -> 
         next = commit.parent_id(0).ok();
     }
     commits.reverse();
-    Ok(Lineage {
-        head,
-        commits,
-        rewritten,
-    })
+    let known = if behind { Known::Behind } else { Known::Aside };
+    Ok(Lineage { head, commits, known })
 }
 
 fn info(commit: &Commit<'_>) -> CommitInfo {

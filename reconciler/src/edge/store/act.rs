@@ -33,6 +33,9 @@ pub struct Cursor {
     pub commit: CommitId,
 }
 
+/// Under this and its commit `meta` lists each delivery that is final and has machines to serve yet (DL-2).
+const OUTSTANDING: &str = "outstanding:";
+
 /// The records of this many newest heads are kept.
 const KEPT_REVISIONS: i64 = 4;
 
@@ -176,6 +179,8 @@ async fn put_contents(tx: &mut Tx, act: &Act) -> Result<(), StoreError> {
 async fn put_delivery(tx: &mut Tx, delivery: &Delivery) -> Result<(), StoreError> {
     const SQL: &str = "INSERT INTO deliveries (commit_id, name, state, order_no, doc) VALUES ($1, $2, $3, $4, $5) \
         ON CONFLICT (commit_id) DO UPDATE SET state = excluded.state, doc = excluded.doc";
+    const LIST: &str = "INSERT INTO meta (key, value) VALUES ($1, $2) ON CONFLICT DO NOTHING";
+    const UNLIST: &str = "DELETE FROM meta WHERE key = $1";
     let args = args![
         delivery.commit.as_str(),
         delivery.name.to_string(),
@@ -184,6 +189,12 @@ async fn put_delivery(tx: &mut Tx, delivery: &Delivery) -> Result<(), StoreError
         json(delivery)?,
     ];
     tx.run(SQL, args).await?;
+    let key = format!("{OUTSTANDING}{}", delivery.commit);
+    if delivery.is_outstanding() {
+        tx.run(LIST, args![key, ""]).await?;
+    } else {
+        tx.run(UNLIST, args![key]).await?;
+    }
     Ok(())
 }
 

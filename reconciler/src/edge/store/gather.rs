@@ -14,11 +14,15 @@ use crate::pure::snapshot::{HeadRef, NodeState, Snapshot};
 
 /// The lease's term until there is a lease (LK-6).
 const TERM: u64 = 1;
+/// The deliveries that were taken back and are not on every machine yet; `;` is the character after `:`.
+const OUTSTANDING: &str = "SELECT commit_id, doc FROM deliveries WHERE commit_id IN \
+    (SELECT substr(key, 13) FROM meta WHERE key >= 'outstanding:' AND key < 'outstanding;')";
 
 impl Store {
     /// Everything that a pass may know, as of one moment; `connected` is false everywhere: the caller knows sessions.
     ///
-    /// Beside the deliveries that are not final and the newest final one it holds those that open requests speak of.
+    /// Beside the deliveries that are not final and the newest final one it holds those that open requests speak of,
+    /// and those that were taken back and are not on every machine yet.
     ///
     /// # Errors
     /// [`StoreError`].
@@ -37,16 +41,22 @@ impl Store {
         Ok(snapshot)
     }
 
-    /// Whether a delivery is not final, or a request has no answer.
+    /// Whether a delivery is not final, or was taken back and is not on every machine yet, or a request has no answer.
     ///
     /// # Errors
     /// [`StoreError`].
     pub async fn anything_open(&self) -> Result<bool, StoreError> {
         const DELIVERY: &str = "SELECT commit_id FROM deliveries \
             WHERE state IN ('proposed', 'held', 'delivering', 'rolling-back') LIMIT 1";
+        const LISTED: &str =
+            "SELECT key FROM meta WHERE key >= 'outstanding:' AND key < 'outstanding;' LIMIT 1";
         const REQUEST: &str = "SELECT id FROM requests WHERE answer IS NULL LIMIT 1";
         let delivery: Option<(String,)> = self.db().row(DELIVERY, args![]).await?;
         if delivery.is_some() {
+            return Ok(true);
+        }
+        let outstanding: Option<(String,)> = self.db().row(LISTED, args![]).await?;
+        if outstanding.is_some() {
             return Ok(true);
         }
         let request: Option<(String,)> = self.db().row(REQUEST, args![]).await?;
@@ -124,6 +134,7 @@ async fn deliveries(tx: &mut Tx, snapshot: &mut Snapshot) -> Result<(), StoreErr
     }
     let mut rows: Vec<(String, String)> = tx.rows(OPEN, args![]).await?;
     rows.extend(tx.row::<(String, String)>(NEWEST_FINAL, args![]).await?);
+    rows.extend(tx.rows::<(String, String)>(OUTSTANDING, args![]).await?);
     for request in &snapshot.requests {
         rows.extend(
             tx.row::<(String, String)>(ONE, args![request.commit.as_str()])

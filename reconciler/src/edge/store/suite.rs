@@ -57,6 +57,7 @@ suite!(on_sqlite, crate::edge::store::suite::fresh_sqlite, {
         a_timestamp_only_goes_forward
         a_delivery_goes_by_its_id_its_first_digits_and_its_name
         a_request_about_a_final_delivery_brings_it_into_the_snapshot
+        a_delivery_that_is_not_back_everywhere_is_in_the_snapshot_until_it_is
         something_is_open_while_a_delivery_is_not_final_or_a_request_has_no_answer
         an_invitation_is_used_once_and_by_the_same_one_again
         a_webhook_is_stored_once_and_open_until_a_pass_has_looked

@@ -154,15 +154,41 @@ impl Contents {
         if failed.is_empty() {
             return Ok((contents, warnings));
         }
-        let mut findings: Vec<Finding> = (failed.iter())
-            .filter_map(|((name, error), (node, nodes))| {
-                let templates = &contents.modules.get(name)?.templates;
-                Some(templates.finding(error, node.as_str(), *nodes))
-            })
-            .chain(warnings)
-            .collect();
+        let mut findings = contents.said(&failed);
+        findings.extend(warnings);
         findings.sort();
         Err(findings)
+    }
+
+    /// Composes some records of a tree, each by itself: what cannot be rendered on one keeps nothing from the others.
+    ///
+    /// # Errors
+    /// What cannot be compiled.
+    pub(super) fn of_records<'r>(
+        validated: &Validated,
+        records: impl Iterator<Item = &'r Record>,
+    ) -> Result<Vec<Result<ComposedNode, Vec<Finding>>>, Vec<Finding>> {
+        let (mut contents, ..) = Self::carried_over(validated, None)?;
+        let shared = Shared::of(validated, contents.any_reads("nodes"));
+        let made = records.map(|record| {
+            let mut failed = Failed::new();
+            let mut budget = Budget::after(0);
+            let made = contents.make(validated, record, &shared, &mut budget, &mut failed);
+            if failed.is_empty() {
+                Ok(made.composed)
+            } else {
+                Err(contents.said(&failed))
+            }
+        });
+        Ok(made.collect())
+    }
+
+    fn said(&self, failed: &Failed) -> Vec<Finding> {
+        let said = failed.iter().filter_map(|((name, error), (node, nodes))| {
+            let templates = &self.modules.get(name)?.templates;
+            Some(templates.finding(error, node.as_str(), *nodes))
+        });
+        said.collect()
     }
 
     /// The modules of a tree, with what was made of another where nothing of it has changed; the names of those; and the

@@ -172,8 +172,13 @@ fn assign_after(
             Scope::Policy => policy_on_nodes(tree, &policy_text(draft, leg, tree)?)?,
             _ => BTreeMap::new(),
         };
-        for id in leg.nodes.keys().filter(|id| machines.contains(id)) {
+        for (id, change) in leg.nodes.iter().filter(|(id, _)| machines.contains(id)) {
             let digest = match &leg.scope {
+                // As another commit has it: kept in the store since the walk began.
+                Scope::Module(_) if leg.from.is_some() => {
+                    declared.insert(*id);
+                    change.after
+                }
                 Scope::Module(module) => {
                     declared.insert(*id);
                     match tree.nodes.get(id).and_then(|n| n.modules.get(module)) {
@@ -199,7 +204,7 @@ fn assign_after(
             };
             let content = digest.map(|digest| ContentRef {
                 digest,
-                commit: delivery.commit.clone(),
+                commit: leg.from.as_ref().unwrap_or(&delivery.commit).clone(),
             });
             draft.assign(*id, &leg.scope, content);
         }
@@ -314,7 +319,10 @@ pub(super) fn back_again(
     };
     let (declared, addressed) = (of(|r| r.return_sequence), of(|r| r.return_epoch));
     let sequence = declare(draft, delivery, &declared, Urgency::Urgent)?;
-    let epoch = if addressed.is_empty() {
+    // Where a newer epoch stands, the former policy is that one's business.
+    let newest = draft.epochs.first().map_or(0, |e| e.epoch);
+    let ours = delivery.walk.as_ref().is_some_and(|w| w.epoch == newest);
+    let epoch = if addressed.is_empty() || !ours {
         0
     } else {
         abort(draft, delivery)?

@@ -1,6 +1,7 @@
 //! The engine in a small world: a snapshot that acts are applied to, and hosts that answer as a test says.
 
 mod host;
+mod proven;
 mod stories;
 mod traps;
 mod world;

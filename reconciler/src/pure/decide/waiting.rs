@@ -11,8 +11,9 @@ use meshplan_schemas::lifecycle::delivery::{Code, State};
 use super::draft::Draft;
 use super::{DecideError, Tree, after_secs, orders, walk};
 use crate::pure::compose::Composed;
+use crate::pure::compose::former::Former;
 use crate::pure::delivery::{Delivery, Inherited, Transition};
-use crate::pure::diff::{self, Diff};
+use crate::pure::diff::{self, Beside, Diff};
 use crate::pure::scope::Scope;
 
 use plan::{gate_facts, new_walk, plan_for};
@@ -52,6 +53,7 @@ pub(super) fn announce(draft: &mut Draft<'_>) -> Result<(), DecideError> {
             transitions: 1,
             legs: Vec::new(),
             skipped: BTreeMap::new(),
+            left_out: BTreeMap::new(),
             walk: None,
             again: false,
             person_hold: false,
@@ -187,13 +189,12 @@ fn judge_newest(draft: &mut Draft<'_>, delivery: &mut Delivery) -> Result<(), De
         );
     }
     let previous = delivery.previous.as_ref().and_then(|c| draft.tree(c));
-    let diff = differ(draft, &tree, previous.as_deref(), delivery.again)?;
-    delivery.legs.clone_from(&diff.legs);
-    delivery.skipped = diff
-        .skipped
-        .iter()
-        .map(|(s, bad)| (s.clone(), format!("known-bad since {}", bad.commit.short())))
-        .collect();
+    let diff = differ(draft, &tree, previous.as_deref(), delivery)?;
+    if diff.unread {
+        // The commit in which a module was accepted is not read yet: the pass that has it decides.
+        return Ok(());
+    }
+    take(delivery, &diff);
     if diff.legs.is_empty() {
         return nothing_to_do(draft, delivery);
     }
@@ -222,7 +223,27 @@ fn judge_newest(draft: &mut Draft<'_>, delivery: &mut Delivery) -> Result<(), De
     } else {
         Code::Checked
     };
+    keep_former(draft, &diff)?;
     begin(draft, delivery, &tree, plan, code)
+}
+
+/// Takes down what a diff says.
+fn take(delivery: &mut Delivery, diff: &Diff) {
+    delivery.legs.clone_from(&diff.legs);
+    delivery.left_out.clone_from(&diff.left_out);
+    delivery.skipped = diff
+        .skipped
+        .iter()
+        .map(|(s, bad)| (s.clone(), format!("known-bad since {}", bad.commit.short())))
+        .collect();
+}
+
+/// Keeps the content of legs that have another commit's: the walk is not asked to compose it again.
+fn keep_former(draft: &mut Draft<'_>, diff: &Diff) -> Result<(), DecideError> {
+    for (digest, content) in &diff.former {
+        draft.keep(*digest, &**content)?;
+    }
+    Ok(())
 }
 
 fn changes_somebody_heard(draft: &Draft<'_>, delivery: &Delivery) -> bool {
@@ -358,14 +379,22 @@ fn differ(
     draft: &Draft<'_>,
     tree: &Composed,
     previous: Option<&Composed>,
-    again: bool,
+    delivery: &Delivery,
 ) -> Result<Diff, DecideError> {
     let snapshot = draft.known.snapshot;
     let text = snapshot
         .accepted
         .get(&Scope::Policy)
         .and_then(|c| draft.known.contents.texts.get(&c.digest));
-    Ok(diff::diff(tree, previous, snapshot, text.map(|t| &**t), again)?)
+    let none = Former::new();
+    let beside = Beside {
+        snapshot,
+        previous,
+        accepted_text: text.map(|t| &**t),
+        formers: draft.known.formers.get(&delivery.commit).unwrap_or(&none),
+        again: delivery.again,
+    };
+    Ok(diff::diff(tree, &beside)?)
 }
 
 /// Why the delivery may not begin yet; none where it may.
@@ -469,11 +498,16 @@ pub(super) fn begin_on_word(
         return Ok(Some("its tree cannot be read now"));
     };
     let previous = delivery.previous.as_ref().and_then(|c| draft.tree(c));
-    let diff = differ(draft, &tree, previous.as_deref(), delivery.again)?;
+    let diff = differ(draft, &tree, previous.as_deref(), delivery)?;
+    if diff.unread {
+        return Ok(Some(
+            "the commit in which a module was accepted cannot be read now",
+        ));
+    }
     if !diff.known_bad.is_empty() {
         return Ok(Some("its content failed before: `go --again` tries it once more"));
     }
-    delivery.legs = diff.legs;
+    take(delivery, &diff);
     if delivery.legs.is_empty() {
         return Ok(Some("there is nothing left to deliver of it"));
     }
@@ -487,6 +521,7 @@ pub(super) fn begin_on_word(
         .filter(|_| may_judge)
         .collect();
     let plan = plan_for(&tree, &delivery.legs).cloned();
+    keep_former(draft, &diff)?;
     delivery.walk = Some(new_walk(
         &tree,
         plan.as_ref(),
@@ -525,12 +560,6 @@ fn begin(
     );
     let mut facts = gate_facts(tree, delivery, plan);
     facts.extend(list);
-    facts.extend(
-        delivery
-            .skipped
-            .iter()
-            .map(|(s, why)| ("Skipped".to_owned(), format!("{s} ({why})"))),
-    );
     draft.transit(
         delivery,
         State::Delivering,

@@ -16,8 +16,8 @@ use crate::pure::delivery::{
 };
 use crate::pure::scope::Scope;
 use crate::pure::snapshot::{ContentRef, KnownBad};
-use back::come_back;
 pub(super) use back::roll_back;
+use back::{come_back, serve_outstanding};
 use selection::{as_number, candidates, resolve, select};
 pub(super) use story::story;
 pub use story::{in_words, summary, word};
@@ -46,7 +46,7 @@ pub(super) fn walk_on(draft: &mut Draft<'_>) -> Result<(), DecideError> {
         }
         draft.put(delivery);
     }
-    Ok(())
+    serve_outstanding(draft)
 }
 
 /// The machines that a delivery changes.
@@ -427,11 +427,6 @@ fn answer(draft: &mut Draft<'_>, delivery: &mut Delivery, trouble: &Trouble) -> 
 /// Remembers what failed, by the digest of each scope that brought something new to the machine that failed
 /// (DL-14); the facts for the note.
 fn remember(draft: &mut Draft<'_>, delivery: &Delivery, node: NodeId, reason: &str) -> Vec<(String, String)> {
-    let bad = KnownBad {
-        commit: delivery.commit.clone(),
-        since: draft.now(),
-        reason: reason.to_owned(),
-    };
     let mut facts = Vec::new();
     for leg in delivery.legs.iter().filter(|l| l.nodes.contains_key(&node)) {
         let new = match leg.scope {
@@ -441,10 +436,17 @@ fn remember(draft: &mut Draft<'_>, delivery: &Delivery, node: NodeId, reason: &s
         };
         if new {
             facts.push(("Known-Bad".to_owned(), format!("{} {}", leg.scope, leg.digest)));
-            draft
-                .act
-                .known_bad
-                .insert((leg.scope.clone(), leg.digest), Some(bad.clone()));
+            let key = (leg.scope.clone(), leg.digest);
+            let before = draft.known.snapshot.known_bad.get(&key);
+            let mut on = before.map(|bad| bad.on.clone()).unwrap_or_default();
+            on.insert(node);
+            let bad = KnownBad {
+                commit: delivery.commit.clone(),
+                since: draft.now(),
+                reason: reason.to_owned(),
+                on,
+            };
+            draft.act.known_bad.insert(key, Some(bad));
         }
     }
     facts
@@ -527,6 +529,10 @@ fn complete(draft: &mut Draft<'_>, delivery: &mut Delivery, tree: &Arc<Composed>
         for id in leg.nodes.keys() {
             draft.prove(*id, &leg.scope);
         }
+        // What was accepted before is accepted still, and in the commit that has it.
+        if leg.from.is_some() {
+            continue;
+        }
         // Content that works is no longer known-bad, whatever was said of it before.
         if draft
             .known
@@ -536,13 +542,11 @@ fn complete(draft: &mut Draft<'_>, delivery: &mut Delivery, tree: &Arc<Composed>
         {
             draft.act.known_bad.insert((leg.scope.clone(), leg.digest), None);
         }
-        if !matches!(leg.scope, Scope::Module(_)) {
-            let content = ContentRef {
-                digest: leg.digest,
-                commit: delivery.commit.clone(),
-            };
-            draft.act.accepted.insert(leg.scope, content);
-        }
+        let content = ContentRef {
+            digest: leg.digest,
+            commit: delivery.commit.clone(),
+        };
+        draft.act.accepted.insert(leg.scope, content);
     }
     let passed = before.len();
     let reason = match (passed, left.len()) {

@@ -1,5 +1,6 @@
 //! What a pass decided, stored and read back.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use meshplan_schemas::digest::Digest;
@@ -68,6 +69,7 @@ pub(super) async fn what_a_pass_stored_is_what_the_next_one_sees(fresh: Fresh) {
         commit: commit(1),
         since: at(3),
         reason: "web on ace: failed".into(),
+        on: [node(1)].into(),
     };
     let bad_key = (web.clone(), Digest::of(b"bad"));
     act.known_bad.insert(bad_key.clone(), Some(bad.clone()));
@@ -348,6 +350,7 @@ pub(super) async fn what_is_lifted_or_taken_away_is_gone(fresh: Fresh) {
             commit: commit(1),
             since: at(0),
             reason: "bad".into(),
+            on: BTreeSet::new(),
         }),
     );
     put.assignments.insert(place.clone(), Some(Assignment::default()));

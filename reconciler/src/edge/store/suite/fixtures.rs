@@ -57,6 +57,7 @@ pub(super) fn delivery(n: u8, state: State) -> Delivery {
         transitions: 1,
         legs: Vec::new(),
         skipped: BTreeMap::new(),
+        left_out: BTreeMap::new(),
         walk: None,
         again: false,
         person_hold: false,

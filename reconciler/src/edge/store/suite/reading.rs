@@ -275,6 +275,33 @@ pub(super) async fn a_request_about_a_final_delivery_brings_it_into_the_snapshot
     assert_eq!(seen.deliveries.len(), 3);
 }
 
+// holds: DL-2
+pub(super) async fn a_delivery_that_is_not_back_everywhere_is_in_the_snapshot_until_it_is(fresh: Fresh) {
+    let store = &fresh.store;
+    let walk = serde_json::json!({
+        "plan": null, "stages": [], "current": 0, "step": "open", "sequence": 1, "epoch": 0,
+        "reached": {}, "outstanding": ["ace"],
+    });
+    let mut away = delivery(1, State::RolledBack);
+    away.walk = Some(serde_json::from_value(walk).unwrap());
+    let mut put = nothing();
+    put.deliveries = vec![
+        away.clone(),
+        delivery(2, State::RolledBack),
+        delivery(3, State::Delivered),
+    ];
+    store.commit(&put, &Signed::default(), None, &[]).await.unwrap();
+    assert!(store.anything_open().await.unwrap());
+    let seen = store.snapshot().await.unwrap().deliveries;
+    assert_eq!(seen.keys().collect::<Vec<_>>(), [&commit(1), &commit(3)]);
+
+    away.walk.as_mut().unwrap().outstanding.clear();
+    put.deliveries = vec![away];
+    store.commit(&put, &Signed::default(), None, &[]).await.unwrap();
+    assert!(!store.anything_open().await.unwrap());
+    assert_eq!(store.snapshot().await.unwrap().deliveries.len(), 1);
+}
+
 // holds: LK-3
 pub(super) async fn an_invitation_is_used_once_and_by_the_same_one_again(fresh: Fresh) {
     let store = &fresh.store;

@@ -99,7 +99,8 @@ fn declaration(
     // What stands already goes on standing, whatever became of its source (FR-8).
     let tree = draft.tree(&delivery.commit);
     let of_node = tree.as_ref().and_then(|tree| tree.nodes.get(&node));
-    let left_out = (of_node.iter().flat_map(|node| &node.left_out))
+    let former = delivery.left_out.get(&node);
+    let left_out = (of_node.iter().flat_map(|node| &node.left_out).chain(former.into_iter().flatten()))
         .filter(|left| {
             !modules
                 .iter()

@@ -19,6 +19,8 @@ pub(super) enum Behaviour {
     Fails,
     /// Reverts it once because of the link, then takes it.
     LosesLinkOnce,
+    /// Reverts whatever has a resource in it.
+    TakesNothing,
     /// Is switched off.
     Off,
 }
@@ -36,12 +38,30 @@ pub(super) struct SimHost {
 }
 
 impl SimHost {
+    pub(super) fn new() -> Self {
+        Self {
+            behaviour: Behaviour::Good,
+            confirmed: None,
+            taken: None,
+            epochs: BTreeMap::new(),
+            running: None,
+            epoch_state: None,
+            lost_link: false,
+            counter: 0,
+        }
+    }
+
     pub(super) fn take(&mut self, declaration: Declaration) {
         let bad = serde_json::to_string(&declaration.resources)
             .unwrap()
             .contains("bad");
         let sequence = declaration.sequence;
-        if bad && self.behaviour == Behaviour::Fails {
+        let fails = match self.behaviour {
+            Behaviour::Fails => bad,
+            Behaviour::TakesNothing => !declaration.resources.is_empty(),
+            Behaviour::Good | Behaviour::LosesLinkOnce | Behaviour::Off => false,
+        };
+        if fails {
             self.taken = Some((sequence, DeclarationState::Reverted, "a probe said no".into()));
             return;
         }

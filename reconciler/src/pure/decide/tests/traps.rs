@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use meshplan_schemas::epoch::Targeting;
-use meshplan_schemas::ident::NodeId;
+use meshplan_schemas::ident::{CommitId, NodeId};
 use meshplan_schemas::lifecycle::delivery::State;
 
 use super::host::Behaviour;
@@ -132,6 +132,60 @@ fn a_way_back_that_the_link_undid_is_ordered_again() {
     world.run(30);
     assert_eq!(world.codes(&commit).last().unwrap(), "rolled-back (taken)");
     assert_eq!(world.runs(1, "web").as_deref(), Some("one"));
+}
+
+/// A fleet whose canary took `two`, was switched off, and is listed as outstanding: it does not have `one` back.
+fn with_a_canary_outstanding() -> (World, CommitId) {
+    let mut world = World::at_rest(3);
+    let commit = world.merge(tree(3, "two", &[("web", "two")]));
+    world.run(2);
+    assert_eq!(world.runs(1, "web").as_deref(), Some("two"));
+    world.switch_off(1);
+    world.run(60 + 3 * 10 + 120);
+    assert_eq!(world.codes(&commit).last().unwrap(), "rolled-back (partly)");
+    assert_eq!(world.archive[&commit].walk.as_ref().unwrap().outstanding.len(), 1);
+    (world, commit)
+}
+
+// holds: DL-2, DL-7, DL-13
+#[test]
+fn a_machine_that_returns_after_the_deadline_gets_the_former_content_although_the_link_undoes_it() {
+    let (mut world, commit) = with_a_canary_outstanding();
+    set(&mut world, 1, Behaviour::LosesLinkOnce);
+    world.run(5);
+    assert_eq!(world.runs(1, "web").as_deref(), Some("one"));
+    assert!(world.policy(1).unwrap().contains("one"));
+    let walk = world.archive[&commit].walk.clone().unwrap();
+    assert!(walk.outstanding.is_empty() && walk.reached.values().all(|r| r.returned));
+    assert_eq!(world.state(&commit), State::RolledBack, "it stays what it is");
+    let orders = world.orders.len();
+    world.report_all();
+    world.run(100);
+    assert_eq!(world.orders.len(), orders, "and nothing more is ordered");
+}
+
+// holds: DL-2, DL-3
+#[test]
+fn a_machine_that_returns_under_a_newer_delivery_gets_what_that_one_assigned() {
+    for behaviour in [Behaviour::Good, Behaviour::LosesLinkOnce] {
+        let (mut world, commit) = with_a_canary_outstanding();
+        let mut newer = tree(3, "three", &[("web", "three")]);
+        for plan in newer.plans.values_mut() {
+            plan.absent = meshplan_schemas::document::plan::Absent::Skip;
+        }
+        world.run(900);
+        let newer = world.merge(newer);
+        world.run(120);
+        assert_eq!(world.state(&newer), State::Delivered, "{:?}", world.codes(&newer));
+        set(&mut world, 1, behaviour);
+        world.run(5);
+        let walk = world.archive[&commit].walk.clone().unwrap();
+        assert!(walk.outstanding.is_empty(), "{behaviour:?}");
+        assert!(world.policy(1).unwrap().contains("three"), "{behaviour:?}");
+        if behaviour == Behaviour::Good {
+            assert_eq!(world.runs(1, "web").as_deref(), Some("three"));
+        }
+    }
 }
 
 // holds: DL-14

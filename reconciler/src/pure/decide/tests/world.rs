@@ -22,9 +22,11 @@ use meshplan_schemas::resource::{Content, File, Kind};
 use super::host::{Behaviour, SimHost};
 use crate::pure::act::{Act, Order};
 use crate::pure::by_node::ByNode;
+use crate::pure::compose::former::Former;
 use crate::pure::compose::{Composed, ComposedNode};
 use crate::pure::decide::{Contents, Known, NewCommit, Settings, Tree, decide};
 use crate::pure::delivery::{Delivery, Transition};
+use crate::pure::diff::proven;
 use crate::pure::snapshot::{HeadRef, Request, Snapshot, Verb};
 
 pub(super) struct World {
@@ -187,16 +189,6 @@ impl World {
 
     pub(super) fn empty(nodes: u128) -> Self {
         let now: Timestamp = "2026-11-29T12:00:00Z".parse().unwrap();
-        let host = SimHost {
-            behaviour: Behaviour::Good,
-            confirmed: None,
-            taken: None,
-            epochs: BTreeMap::new(),
-            running: None,
-            epoch_state: None,
-            lost_link: false,
-            counter: 0,
-        };
         let mut world = Self {
             snapshot: Snapshot {
                 term: 1,
@@ -215,7 +207,7 @@ impl World {
             },
             now,
             serving_since: now,
-            hosts: (1..=nodes).map(|n| (node(n), host.clone())).collect(),
+            hosts: (1..=nodes).map(|n| (node(n), SimHost::new())).collect(),
             transitions: Vec::new(),
             orders: BTreeMap::new(),
             epochs: BTreeMap::new(),
@@ -225,6 +217,12 @@ impl World {
         };
         world.report_all();
         world
+    }
+
+    /// A machine is switched on for the first time, and says hello.
+    pub(super) fn join(&mut self, n: u128) {
+        self.hosts.insert(node(n), SimHost::new());
+        self.report(node(n), Cause::Start);
     }
 
     pub(super) fn merge(&mut self, tree: Composed) -> CommitId {
@@ -268,11 +266,36 @@ impl World {
         answer
     }
 
+    /// The content of modules as they were last accepted; a tree of this world has the same for every node.
+    fn formers(&self) -> BTreeMap<CommitId, Former> {
+        let of = |tree: &Composed| {
+            let wanted = proven::wanted(tree, &self.snapshot).into_iter();
+            wanted.flat_map(|(module, wanted)| {
+                let Tree::Composed(then) = &self.trees[&wanted.commit] else {
+                    panic!("accepted without a tree")
+                };
+                let made = then.nodes.values().find_map(|n| n.modules.get(&module)).cloned();
+                let made = made.ok_or("that tree has nothing for it".to_owned());
+                wanted
+                    .nodes
+                    .into_iter()
+                    .map(move |id| ((module.clone(), id), made.clone()))
+            })
+        };
+        let composed = self.trees.iter().filter_map(|(commit, tree)| match tree {
+            Tree::Composed(tree) => Some((commit.clone(), of(tree).collect())),
+            Tree::Invalid(_) | Tree::Gone(_) => None,
+        });
+        composed.collect()
+    }
+
     pub(super) fn decide(&self, news: &[NewCommit]) -> Act {
+        let formers = self.formers();
         let known = Known {
             snapshot: &self.snapshot,
             trees: &self.trees,
             contents: &self.contents,
+            formers: &formers,
             settings: &self.settings,
             news,
             now: self.now,
@@ -348,7 +371,7 @@ impl World {
         let newest = self.snapshot.deliveries.values().map(|d| d.order).max();
         self.snapshot
             .deliveries
-            .retain(|_, d| !d.state.is_final() || Some(d.order) == newest);
+            .retain(|_, d| !d.state.is_final() || Some(d.order) == newest || d.is_outstanding());
         for order in act.orders {
             self.publish(order);
         }

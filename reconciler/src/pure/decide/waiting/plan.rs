@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use meshplan_schemas::declaration::LeftOut;
 use meshplan_schemas::document::PlanDoc;
 use meshplan_schemas::document::plan::{Amount, Canary, Covers, Select, StageDoc, Trouble, Wait};
 use meshplan_schemas::ident::NodeId;
@@ -150,10 +151,21 @@ pub(super) fn gate_facts(
             0 => String::new(),
             n => format!(" on {n}"),
         };
+        let from = leg.from.as_ref();
+        let from = from.map_or_else(String::new, |c| format!(" as accepted in {}", c.short()));
         (
             "Leg".to_owned(),
-            format!("{} {}{machines}", leg.scope, leg.digest),
+            format!("{} {}{machines}{from}", leg.scope, leg.digest),
         )
     }));
+    let skipped = delivery.skipped.iter();
+    facts.extend(skipped.map(|(s, why)| ("Skipped".to_owned(), format!("{s} ({why})"))));
+    for (node, left_out) in &delivery.left_out {
+        let Some(node) = tree.nodes.get(node) else {
+            continue;
+        };
+        let said = |l: &LeftOut| format!("{} on {}: {}", l.module, node.name, l.reason);
+        facts.extend(left_out.iter().map(|l| ("Left-Out".to_owned(), said(l))));
+    }
     facts
 }

@@ -1,11 +1,14 @@
 //! The way back: the former content is ordered on all that was reached, and watched until it is there (DL-7).
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use meshplan_schemas::document::fleet::ConfigMgmt;
+use meshplan_schemas::ident::{CommitId, NodeId};
 use meshplan_schemas::lifecycle::delivery::{Code, State};
 
 use super::{RECONCILER, story};
+use crate::pure::compose::Composed;
 use crate::pure::decide::draft::Draft;
 use crate::pure::decide::look::{self, Seen};
 use crate::pure::decide::{DecideError, after_secs, orders};
@@ -123,4 +126,77 @@ pub(super) fn come_back(draft: &mut Draft<'_>, delivery: &mut Delivery) -> Resul
         reason,
         facts,
     )
+}
+
+/// Serves machines that returned after the deadline of a roll-back: they get the former content as often as something
+/// of their own undoes it, until they have it (DL-2, DL-13).
+///
+/// What is ordered is what is assigned now. A machine that a newer order has reached is that order's business.
+pub(super) fn serve_outstanding(draft: &mut Draft<'_>) -> Result<(), DecideError> {
+    let outstanding: Vec<CommitId> = draft
+        .deliveries
+        .values()
+        .filter(|d| d.is_outstanding())
+        .map(|d| d.commit.clone())
+        .collect();
+    for commit in outstanding {
+        let Some(mut delivery) = draft.deliveries.get(&commit).cloned() else {
+            continue;
+        };
+        let walked = reached_by_others(draft, &delivery);
+        let newest_epoch = draft.epochs.first().map_or(0, |e| e.epoch);
+        let tree = newest_tree(draft);
+        let Some(walk) = delivery.walk.as_mut() else {
+            continue;
+        };
+        let mut aside = BTreeSet::new();
+        for (id, reached) in walk.reached.iter_mut().filter(|(_, r)| !r.returned) {
+            let gone = tree.as_ref().is_some_and(|t| !t.nodes.contains_key(id));
+            if gone || walked.contains(id) {
+                reached.returned = true;
+                continue;
+            }
+            let Some(report) = draft.known.snapshot.nodes.get(id).and_then(|n| n.report.as_ref()) else {
+                continue;
+            };
+            let newer = report.declaration.as_ref().map_or(0, |d| d.sequence) > reached.return_sequence;
+            let declaration = if newer && reached.return_sequence > 0 {
+                Seen::Healthy
+            } else {
+                look::declaration(report, reached.return_sequence)
+            };
+            // A newer epoch than the one that takes it back speaks to it in that one's place.
+            let epoch = if newest_epoch > reached.return_epoch {
+                Seen::Healthy
+            } else {
+                look::epoch(report, reached.return_epoch)
+            };
+            match (declaration, epoch) {
+                (Seen::Healthy, Seen::Healthy) => reached.returned = true,
+                (Seen::Aside(_), _) | (_, Seen::Aside(_)) => {
+                    aside.insert(*id);
+                }
+                _ => {}
+            }
+        }
+        let left = walk.reached.values().filter(|r| !r.returned);
+        walk.outstanding = left.map(|r| r.name.clone()).collect();
+        if !aside.is_empty() {
+            orders::back_again(draft, &mut delivery, &aside)?;
+        }
+        draft.put(delivery);
+    }
+    Ok(())
+}
+
+/// The machines that walks under way have orders on.
+fn reached_by_others(draft: &Draft<'_>, delivery: &Delivery) -> BTreeSet<NodeId> {
+    let others = draft.deliveries.values().filter(|d| d.order > delivery.order);
+    let walks = others.filter_map(|d| d.walk.as_ref());
+    walks.flat_map(|w| w.reached.keys().copied()).collect()
+}
+
+fn newest_tree(draft: &Draft<'_>) -> Option<Arc<Composed>> {
+    let newest = draft.deliveries.values().max_by_key(|d| d.order)?;
+    draft.tree(&newest.commit)
 }

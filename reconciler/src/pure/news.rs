@@ -1,0 +1,289 @@
+//! Which commits of a look are new: orders in first-parent order, whatever became of the branch (DL-1, FG-3).
+//!
+//! The mirror says what git knows; what follows from it is decided here.
+
+use std::collections::BTreeSet;
+
+use meshplan_schemas::ident::CommitId;
+
+use super::decide::NewCommit;
+
+/// What a look found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Found {
+    /// The remote has no such branch.
+    Gone,
+    /// The branch as it stands.
+    Branch(Line),
+}
+
+/// The branch between where it was read to and its tip.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Line {
+    /// Its tip.
+    pub tip: Commit,
+    /// What git has on the first-parent line that ends at the tip and not behind the commit that was read to, oldest
+    /// first, the tip last. Empty where nothing was read, or nothing that is still here.
+    pub since: Vec<Commit>,
+    /// How the tip stands to the commit that the branch was read to.
+    pub known: Known,
+}
+
+/// A commit as a delivery shows it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Commit {
+    /// Its id.
+    pub id: CommitId,
+    /// Its first line.
+    pub subject: String,
+    /// Its author's name.
+    pub author: String,
+}
+
+/// The commit that a branch was read to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Known {
+    /// There is none: the branch was never read.
+    None,
+    /// It is not in the repository any more.
+    Missing,
+    /// The tip, or behind it.
+    Behind,
+    /// The tip does not come from it.
+    Aside,
+}
+
+/// What follows of a look.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Judged {
+    /// The branch is gone: the fleet is frozen as it stands.
+    Gone,
+    /// The branch is where it was.
+    Nothing,
+    /// The branch was set back to a commit that was delivered before: it is read to there, and nothing is undone.
+    SetBack(CommitId),
+    /// New orders, oldest first; the branch is read to the tip with them.
+    New(Vec<NewCommit>, CommitId),
+}
+
+/// Judges what a look found. `cursor` is up to where the branch was read, `delivered` those of its commits that are
+/// deliveries already: the same commit never becomes two (DL-1).
+///
+/// Of a branch that was never read, and of one whose past is gone, the tip alone is an order: what was before it is
+/// in it. A commit before one that was delivered is in that one too, and never an order after it.
+#[must_use]
+pub fn judge(found: Found, cursor: Option<&CommitId>, delivered: &BTreeSet<CommitId>) -> Judged {
+    let Found::Branch(Line { tip, since, known }) = found else {
+        return Judged::Gone;
+    };
+    if cursor == Some(&tip.id) {
+        return Judged::Nothing;
+    }
+    let rewritten = matches!(known, Known::Missing | Known::Aside);
+    let head = tip.id.clone();
+    let mut line = since;
+    if line.is_empty() || matches!(known, Known::None | Known::Missing) {
+        line = vec![tip];
+    }
+    let first = line
+        .iter()
+        .rposition(|c| delivered.contains(&c.id))
+        .map_or(0, |at| at + 1);
+    let new: Vec<NewCommit> = line
+        .drain(first..)
+        .map(|commit| NewCommit {
+            rewritten: rewritten && commit.id == head,
+            commit: commit.id,
+            subject: commit.subject,
+            author: commit.author,
+        })
+        .collect();
+    if new.is_empty() && rewritten {
+        Judged::SetBack(head)
+    } else {
+        Judged::New(new, head)
+    }
+}
+
+/// The commits whose deliveries [`judge`] asks about.
+pub fn candidates(found: &Found) -> impl Iterator<Item = &CommitId> {
+    let line = match found {
+        Found::Gone => None,
+        Found::Branch(line) => Some(line),
+    };
+    line.into_iter().flat_map(|line| {
+        let tip = (line.since.last() != Some(&line.tip)).then_some(&line.tip);
+        line.since.iter().chain(tip).map(|c| &c.id)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn id(n: u8) -> CommitId {
+        format!("{n:040x}").parse().unwrap()
+    }
+
+    fn commit(n: u8) -> Commit {
+        Commit {
+            id: id(n),
+            subject: format!("change {n}"),
+            author: "dana".to_owned(),
+        }
+    }
+
+    /// `New` as numbers, with `!` behind the one that is marked as rewritten.
+    fn said(judged: &Judged) -> String {
+        let number = |id: &CommitId| u8::from_str_radix(&id.as_str()[38..], 16).unwrap();
+        match judged {
+            Judged::Gone => "gone".to_owned(),
+            Judged::Nothing => "nothing".to_owned(),
+            Judged::SetBack(head) => format!("set back to {}", number(head)),
+            Judged::New(new, head) => {
+                let mark = |c: &NewCommit| if c.rewritten { "!" } else { "" };
+                let new: Vec<String> = new
+                    .iter()
+                    .map(|c| format!("{}{}", number(&c.commit), mark(c)))
+                    .collect();
+                format!("{}, read to {}", new.join(" "), number(head))
+            }
+        }
+    }
+
+    // holds: DL-1, FG-3, FG-4
+    #[test]
+    fn what_a_look_found_becomes_orders_once_and_in_first_parent_order() {
+        use Known::{Aside, Behind, Missing, None};
+        // cursor (0: none), tip, since, known, delivered, what follows
+        type Row = (
+            &'static str,
+            u8,
+            u8,
+            &'static [u8],
+            Known,
+            &'static [u8],
+            &'static str,
+        );
+        let rows: &[Row] = &[
+            ("never read: the tip alone", 0, 5, &[], None, &[], "5, read to 5"),
+            (
+                "never read, with a past that git offers",
+                0,
+                5,
+                &[3, 4, 5],
+                None,
+                &[],
+                "5, read to 5",
+            ),
+            ("nothing moved", 5, 5, &[], Behind, &[5], "nothing"),
+            ("one merged", 5, 6, &[6], Behind, &[5], "6, read to 6"),
+            (
+                "several at once, oldest first",
+                5,
+                8,
+                &[6, 7, 8],
+                Behind,
+                &[5],
+                "6 7 8, read to 8",
+            ),
+            (
+                "some stored by the pass that died",
+                5,
+                8,
+                &[6, 7, 8],
+                Behind,
+                &[5, 6],
+                "7 8, read to 8",
+            ),
+            (
+                "all stored by it",
+                5,
+                7,
+                &[6, 7],
+                Behind,
+                &[5, 6, 7],
+                ", read to 7",
+            ),
+            ("rewritten", 5, 9, &[8, 9], Aside, &[5], "8 9!, read to 9"),
+            (
+                "rewritten onto what was delivered",
+                5,
+                4,
+                &[4],
+                Aside,
+                &[4, 5],
+                "set back to 4",
+            ),
+            ("set back to a parent", 5, 4, &[], Aside, &[4, 5], "set back to 4"),
+            (
+                "set back to one that never was an order",
+                5,
+                3,
+                &[],
+                Aside,
+                &[5],
+                "3!, read to 3",
+            ),
+            ("the past is gone", 5, 9, &[], Missing, &[5], "9!, read to 9"),
+            (
+                "the past is gone, the tip is known",
+                5,
+                4,
+                &[],
+                Missing,
+                &[4, 5],
+                "set back to 4",
+            ),
+            (
+                "older than what was delivered",
+                5,
+                9,
+                &[7, 8, 9],
+                Aside,
+                &[5, 8],
+                "9!, read to 9",
+            ),
+            (
+                "the tip is known, its past is not",
+                5,
+                8,
+                &[7, 8],
+                Aside,
+                &[5, 8],
+                "set back to 8",
+            ),
+        ];
+        for (what, cursor, tip, since, known, delivered, expected) in rows {
+            let found = Found::Branch(Line {
+                tip: commit(*tip),
+                since: since.iter().map(|n| commit(*n)).collect(),
+                known: *known,
+            });
+            let asked: BTreeSet<CommitId> = candidates(&found).cloned().collect();
+            let delivered = delivered
+                .iter()
+                .map(|n| id(*n))
+                .filter(|c| asked.contains(c))
+                .collect();
+            let cursor = (*cursor > 0).then(|| id(*cursor));
+            assert_eq!(
+                said(&judge(found, cursor.as_ref(), &delivered)),
+                *expected,
+                "{what}"
+            );
+        }
+    }
+
+    // holds: FG-3
+    #[test]
+    fn a_branch_that_is_gone_is_no_order_and_moves_nothing() {
+        for cursor in [None, Some(id(5))] {
+            assert_eq!(
+                judge(Found::Gone, cursor.as_ref(), &BTreeSet::new()),
+                Judged::Gone
+            );
+        }
+        assert_eq!(candidates(&Found::Gone).count(), 0);
+    }
+}

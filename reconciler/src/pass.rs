@@ -8,7 +8,7 @@
 //! Nothing is published that is not stored; a process that dies at any line finds its way at the next start: what
 //! was not stored is decided again, what was stored and not published is sent when a host connects or is next told.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -24,7 +24,7 @@ use crate::edge::clock::Clock;
 use crate::edge::health::Health;
 use crate::edge::mesh::Mesh;
 use crate::edge::repository::{News, Repository};
-use crate::edge::store::act::Signed;
+use crate::edge::store::act::{Changed, Signed};
 use crate::edge::store::journal::SignedBlock;
 use crate::edge::store::orders::{OrderKind, SignedOrder};
 use crate::edge::store::{Store, StoreError};
@@ -45,6 +45,8 @@ const TERM: u64 = 1;
 const ROUNDS: usize = 64;
 /// How long a timestamp holds where no tree says so, in seconds (SG-9).
 const TIMESTAMP_VALID_SECS: u32 = 2_592_000;
+/// So many contents that nobody names any more are kept beside twice those that were named.
+const SPARE_CONTENTS: usize = 1000;
 /// How soon a pass that failed is tried again, in seconds.
 const AGAIN_SECS: i64 = 5;
 
@@ -108,6 +110,10 @@ pub struct Engine {
     pub health: Arc<Health>,
     /// Content that was read before; it never changes under its digest.
     pub contents: Contents,
+    /// At which number of changes all content that assignments name was in memory.
+    pub read_at: Option<i64>,
+    /// How many contents of modules that were.
+    pub read_modules: usize,
     /// Since when hosts are judged by what is heard of them (RO-8).
     pub hearing: Hearing,
 }
@@ -280,58 +286,50 @@ impl Engine {
         formers
     }
 
-    /// Reads content that assignments and accepted scopes name and that is not in memory yet.
+    /// Reads content that assignments, accepted scopes and walks name and that is not in memory yet.
     async fn read_contents(&mut self, snapshot: &Snapshot) -> Result<(), PassError> {
-        let assigned = snapshot.assignments.iter().flat_map(|((_, scope), assignment)| {
-            [&assignment.assigned, &assignment.proven]
-                .into_iter()
-                .flatten()
-                .map(move |c| (scope, c.digest))
-        });
-        let texts = snapshot.accepted.get(&Scope::Policy).map(|c| c.digest);
         // A walk keeps content of another commit for nodes that do not have it yet.
         let open = snapshot.deliveries.values().filter(|d| !d.state.is_final());
         let walked = open.flat_map(|d| &d.legs).filter(|leg| leg.from.is_some());
-        let walked: Vec<Digest> = walked
-            .flat_map(|leg| leg.nodes.values().filter_map(|c| c.after))
+        let walked = walked.flat_map(|leg| leg.nodes.values().filter_map(|c| c.after));
+        let mut missing: Vec<(bool, Digest)> = walked
+            .filter(|digest| !self.contents.modules.contains_key(digest))
+            .map(|digest| (false, digest))
             .collect();
-        let missing: Vec<(bool, Digest)> = assigned
-            .filter(|(scope, digest)| match scope {
-                Scope::Policy => !self.contents.policies.contains_key(digest),
-                _ => !self.contents.modules.contains_key(digest),
-            })
-            .map(|(scope, digest)| (*scope == Scope::Policy, digest))
-            .chain(
-                walked
-                    .iter()
-                    .filter(|d| !self.contents.modules.contains_key(d))
-                    .map(|d| (false, *d)),
-            )
-            .collect();
-        let named: std::collections::BTreeSet<Digest> = snapshot
-            .assignments
-            .values()
-            .flat_map(|a| [&a.assigned, &a.proven])
-            .flatten()
-            .map(|c| c.digest)
-            .chain(walked)
-            .collect();
-        self.contents.modules.retain(|digest, _| named.contains(digest));
-        self.contents.policies.retain(|digest, _| named.contains(digest));
-        for (policy, digest) in missing {
-            let Some(bytes) = self.store.content(digest).await? else {
-                continue;
+        let texts = snapshot.accepted.get(&Scope::Policy).map(|c| c.digest);
+        let known = self.read_at.is_some() && self.read_at == snapshot.changes;
+        if !known || self.contents.modules.len() > 2 * self.read_modules + SPARE_CONTENTS {
+            let assigned = snapshot.assignments.iter();
+            let assigned = assigned.flat_map(|((_, scope), a)| {
+                let digests = [&a.assigned, &a.proven].into_iter().flatten().map(|c| c.digest);
+                digests.map(move |digest| (*scope == Scope::Policy, digest))
+            });
+            let named: BTreeSet<(bool, Digest)> = assigned.chain(missing.drain(..)).collect();
+            let contents = &mut self.contents;
+            contents
+                .modules
+                .retain(|digest, _| named.contains(&(false, *digest)));
+            contents
+                .policies
+                .retain(|digest, _| named.contains(&(true, *digest)));
+            let unread = |(policy, digest): &(bool, Digest)| {
+                if *policy {
+                    !contents.policies.contains_key(digest)
+                } else {
+                    !contents.modules.contains_key(digest)
+                }
             };
-            let wrong = |source| PassError::Content { digest, source };
-            if policy {
-                self.contents
-                    .policies
-                    .insert(digest, Arc::new(serde_json::from_slice(&bytes).map_err(wrong)?));
-            } else {
-                let content: ModuleContent = serde_json::from_slice(&bytes).map_err(wrong)?;
-                self.contents.modules.insert(digest, Arc::new(content));
+            missing = named.into_iter().filter(unread).collect();
+        }
+        for (policy, digest) in missing {
+            if let Some(bytes) = self.store.content(digest).await? {
+                self.take_content(policy, digest, &bytes)?;
             }
         }
+        if !known {
+            self.read_modules = self.contents.modules.len();
+        }
+        self.read_at = snapshot.changes;
         if let Some(digest) = texts.filter(|d| !self.contents.texts.contains_key(d))
             && let Some(bytes) = self.store.content(digest).await?
         {
@@ -342,13 +340,54 @@ impl Engine {
         Ok(())
     }
 
+    fn take_content(&mut self, policy: bool, digest: Digest, bytes: &[u8]) -> Result<(), PassError> {
+        let wrong = |source| PassError::Content { digest, source };
+        if policy {
+            let content = serde_json::from_slice(bytes).map_err(wrong)?;
+            self.contents.policies.insert(digest, Arc::new(content));
+        } else {
+            let content: ModuleContent = serde_json::from_slice(bytes).map_err(wrong)?;
+            self.contents.modules.insert(digest, Arc::new(content));
+        }
+        Ok(())
+    }
+
+    /// What an act assigns is content that it brings, or that was assigned before: nothing has to be read for it.
+    fn take_assigned(&mut self, act: &Act, changed: Changed) -> Result<(), PassError> {
+        if self.read_at.is_none() || self.read_at != changed.before {
+            return Ok(());
+        }
+        self.read_at = None;
+        for ((_, scope), assignment) in &act.assignments {
+            let content = assignment.iter().flat_map(|a| [&a.assigned, &a.proven]).flatten();
+            for digest in content.map(|c| c.digest) {
+                let policy = *scope == Scope::Policy;
+                let known = if policy {
+                    self.contents.policies.contains_key(&digest)
+                } else {
+                    self.contents.modules.contains_key(&digest)
+                };
+                match act.contents.get(&digest) {
+                    _ if known => {}
+                    Some(bytes) => self.take_content(policy, digest, bytes)?,
+                    // The next pass reads all that is named.
+                    None => return Ok(()),
+                }
+            }
+        }
+        self.read_at = changed.after;
+        Ok(())
+    }
+
     /// Signs, stores in one transaction, publishes.
-    async fn carry_out(&self, act: &mut Act, news: &News) -> Result<(), PassError> {
+    async fn carry_out(&mut self, act: &mut Act, news: &News) -> Result<(), PassError> {
         let signed = self.sign(act)?;
         fail::fail_point!("pass-before-store");
-        self.store
+        let changed = self
+            .store
             .commit(act, &signed, news.cursor.as_ref(), &news.handled)
             .await?;
+        self.take_assigned(act, changed)?;
         fail::fail_point!("pass-after-store");
         if !signed.blocks.is_empty() {
             self.repository.notes_are_due();
@@ -443,7 +482,7 @@ impl Engine {
             .health
             .roster()
             .map_or(TIMESTAMP_VALID_SECS, |tree| tree.fleet.timestamp_valid_secs);
-        let counters = self.store.snapshot().await?.counters;
+        let block = self.store.newest_block().await?;
         let payload = TimestampPayload {
             schema: SCHEMA,
             fleet: self.settings.fleet.clone(),
@@ -452,7 +491,7 @@ impl Engine {
             must_understand: Vec::new(),
             revision: head.number,
             head: head.digest,
-            block: counters.block,
+            block,
             valid_to: now + i64::from(valid_secs),
         };
         let number = u64::try_from(issued_at).unwrap_or(0);

@@ -136,6 +136,8 @@ pub async fn serve(config: &Config, stop: CancellationToken) -> anyhow::Result<(
         clock,
         health: Arc::clone(&health),
         contents: Contents::default(),
+        read_at: None,
+        read_modules: 0,
         hearing: Hearing::from(clock.moment()),
     };
     let counter = Counter {

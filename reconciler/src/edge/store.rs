@@ -8,6 +8,7 @@
 //! | --- | --- |
 //! | [`act`] | what a pass decided, in one transaction |
 //! | [`gather`] | what a pass may know, at one moment |
+//! | [`kept`] | the assignments in memory, as long as they are what the database has |
 //! | [`orders`] | signed orders, leaves and timestamps, as sessions read them |
 //! | [`journal`] | signed blocks on their way into notes |
 //! | [`reports`] | what nodes say, group-committed by one writer |
@@ -22,6 +23,7 @@ pub mod error;
 pub mod gather;
 pub mod inbox;
 pub mod journal;
+mod kept;
 pub mod orders;
 pub mod people;
 pub mod queue;
@@ -45,6 +47,7 @@ use tokio::sync::watch;
 use super::clock::Clock;
 use db::{Db, SqliteFile, args};
 pub use error::StoreError;
+use kept::Kept;
 pub use orders::OrderKind;
 
 /// How long a statement waits for a lock that another program holds.
@@ -55,8 +58,14 @@ const READERS: u32 = 4;
 const LOG_BYTES: &str = "16777216";
 
 /// The migrations of SQLite, in order; only ever added to.
-const SQLITE_MIGRATIONS: &[(i64, &str, &str)] =
-    &[(1, "store", include_str!("../../migrations/sqlite/0001_store.sql"))];
+const SQLITE_MIGRATIONS: &[(i64, &str, &str)] = &[
+    (1, "store", include_str!("../../migrations/sqlite/0001_store.sql")),
+    (
+        2,
+        "generation",
+        include_str!("../../migrations/sqlite/0002_generation.sql"),
+    ),
+];
 
 /// The store. Cheap to clone; all clones are one.
 #[derive(Debug, Clone)]
@@ -70,6 +79,8 @@ struct Inner {
     clock: Clock,
     /// Counts up when requests have been answered, so that those who wait look again.
     answered: watch::Sender<u64>,
+    /// What the next pass need not read again.
+    kept: Kept,
     /// Held as long as the store is: one reconciler for one database.
     _lock: File,
 }
@@ -104,6 +115,7 @@ impl Store {
                 db,
                 clock,
                 answered: watch::Sender::new(0),
+                kept: Kept::default(),
                 _lock: lock,
             }),
         })

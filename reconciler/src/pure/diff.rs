@@ -1,6 +1,6 @@
 //! What a commit changes, beside what was accepted before: the legs of its delivery (DL-3).
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use meshplan_schemas::declaration::{LeftOut, ModuleContent};
@@ -13,7 +13,7 @@ use super::compose::former::Former;
 use super::compose::{Composed, ComposedNode};
 use super::delivery::{Leg, NodeChange};
 use super::scope::Scope;
-use super::snapshot::{Assignment, KnownBad, Snapshot};
+use super::snapshot::{Assignment, ContentRef, KnownBad, Snapshot};
 
 pub mod proven;
 
@@ -69,22 +69,27 @@ pub struct Beside<'a> {
 pub fn policy_on_nodes(
     tree: &Composed,
     text: &str,
-) -> Result<BTreeMap<NodeId, (Digest, PolicyOnNode)>, serde_json::Error> {
+) -> Result<BTreeMap<NodeId, (Digest, Arc<PolicyOnNode>)>, serde_json::Error> {
     let policy = policy::parse(text).unwrap_or_default();
-    // Nodes with the same roles in the same order have the same policy: merge once for each such list.
-    let mut merged: BTreeMap<&[RoleName], Digest> = BTreeMap::new();
+    // Nodes that policy is merged by alike have the same content: merge, and take its digest, once for all of them.
+    let mut merged: BTreeMap<(&[RoleName], bool, &[ModuleName]), (Digest, Arc<PolicyOnNode>)> =
+        BTreeMap::new();
     let mut out = BTreeMap::new();
     for node in tree.nodes.values() {
-        let effective = *merged
-            .entry(&node.roles)
-            .or_insert_with(|| Digest::of(policy.effective_text(&node.roles).as_bytes()));
+        let alike = (node.roles.as_slice(), node.adopted, node.take.as_slice());
+        if let Some(content) = merged.get(&alike) {
+            out.insert(node.id, content.clone());
+            continue;
+        }
         let content = PolicyOnNode {
             roles: node.roles.clone(),
             adopted: node.adopted,
             take: node.take.clone(),
-            effective,
+            effective: Digest::of(policy.effective_text(&node.roles).as_bytes()),
         };
-        out.insert(node.id, (Digest::of_value(&content)?, content));
+        let content = (Digest::of_value(&content)?, Arc::new(content));
+        merged.insert(alike, content.clone());
+        out.insert(node.id, content);
     }
     Ok(out)
 }
@@ -195,9 +200,9 @@ fn policy_leg(
 fn module_legs(tree: &Composed, snapshot: &Snapshot) -> Vec<Leg> {
     let mut changes: BTreeMap<ModuleName, BTreeMap<NodeId, NodeChange>> = BTreeMap::new();
     for node in tree.nodes.values().filter(|n| n.enrolled) {
-        for (module, after) in modules_before_and_after(node, snapshot) {
+        for (module, after) in modules_changed(node, snapshot) {
             if let Some(change) = change(snapshot, node.id, Scope::Module(module.clone()), after) {
-                changes.entry(module).or_default().insert(node.id, change);
+                changes.entry(module.clone()).or_default().insert(node.id, change);
             }
         }
     }
@@ -221,42 +226,38 @@ fn module_legs(tree: &Composed, snapshot: &Snapshot) -> Vec<Leg> {
         .collect()
 }
 
-fn modules_before_and_after(
-    node: &ComposedNode,
-    snapshot: &Snapshot,
-) -> BTreeMap<ModuleName, Option<Digest>> {
-    let from = (node.id, Scope::List);
-    let had: BTreeSet<ModuleName> = snapshot
-        .assignments
-        .range(from..)
-        .take_while(|((id, _), _)| *id == node.id)
-        .filter_map(|((_, scope), _)| match scope {
-            Scope::Module(module) => Some(module.clone()),
-            _ => None,
-        })
+/// The modules of a node whose content is not just what the node runs and has proven, with the content after.
+fn modules_changed<'n>(
+    node: &'n ComposedNode,
+    snapshot: &'n Snapshot,
+) -> BTreeMap<&'n ModuleName, Option<Digest>> {
+    let mut changed: BTreeMap<&ModuleName, Option<Digest>> = (node.modules.iter())
+        .map(|(module, (digest, _))| (module, Some(*digest)))
         .collect();
-    let left_out: BTreeSet<&ModuleName> = node.left_out.iter().map(|l| &l.module).collect();
-    let mut out: BTreeMap<ModuleName, Option<Digest>> = had
-        .into_iter()
-        .filter(|m| !left_out.contains(m))
-        .map(|m| (m, None))
-        .collect();
-    out.extend(
-        node.modules
-            .iter()
-            .map(|(module, (digest, _))| (module.clone(), Some(*digest))),
-    );
-    out
+    let assigned = snapshot.assignments.range((node.id, Scope::List)..);
+    for ((_, scope), assignment) in assigned.take_while(|((id, _), _)| *id == node.id) {
+        let Scope::Module(module) = scope else { continue };
+        let of = |content: &Option<ContentRef>| content.as_ref().map(|c| c.digest);
+        let (assigned, proven) = (of(&assignment.assigned), of(&assignment.proven));
+        match changed.get(module) {
+            Some(after) if *after == assigned && *after == proven => {
+                changed.remove(module);
+            }
+            Some(_) => {}
+            None if node.left_out.iter().any(|l| l.module == *module) => {}
+            None => {
+                changed.insert(module, None);
+            }
+        }
+    }
+    changed
 }
 
 /// The change of one scope on one node; none where the node runs and has proven just that.
 fn change(snapshot: &Snapshot, node: NodeId, scope: Scope, after: Option<Digest>) -> Option<NodeChange> {
-    let Assignment { assigned, proven } = snapshot
-        .assignments
-        .get(&(node, scope))
-        .cloned()
-        .unwrap_or_default();
-    let (assigned, proven) = (assigned.map(|c| c.digest), proven.map(|c| c.digest));
+    let assignment = snapshot.assignments.get(&(node, scope));
+    let of = |pick: fn(&Assignment) -> &Option<ContentRef>| pick(assignment?).as_ref().map(|c| c.digest);
+    let (assigned, proven) = (of(|a| &a.assigned), of(|a| &a.proven));
     (after != assigned || after != proven).then_some(NodeChange {
         before: proven,
         after,

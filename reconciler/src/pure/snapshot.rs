@@ -1,6 +1,7 @@
 //! Everything that one pass may know, in one printable value; the store fills it.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use jiff::Timestamp;
 use meshplan_schemas::digest::Digest;
@@ -26,7 +27,9 @@ pub struct Snapshot {
     /// The content last accepted for each scope, and the commit that has it.
     pub accepted: BTreeMap<Scope, ContentRef>,
     /// What each node shall run and what it has proven: [`Scope::Module`] and [`Scope::Policy`] only.
-    pub assignments: BTreeMap<(NodeId, Scope), Assignment>,
+    pub assignments: Arc<Assignments>,
+    /// How often an assignment was ever changed: at the same number they are the same. None where nobody counts.
+    pub changes: Option<i64>,
     /// The epochs that stand, newest first; the first is the newest signed one.
     pub epochs: Vec<StandingEpoch>,
     /// The newest head of the fleet list.
@@ -64,6 +67,9 @@ pub struct ContentRef {
     /// The commit.
     pub commit: CommitId,
 }
+
+/// Assignments by node and scope.
+pub type Assignments = BTreeMap<(NodeId, Scope), Assignment>;
 
 /// What a node shall run of a scope, and what it has proven. None is "not there".
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -1,12 +1,13 @@
 //! What a pass decided, stored in one transaction: numbers and bytes before anything is published (SG-8).
 
 use meshplan_schemas::ident::CommitId;
+use meshplan_schemas::timestamp::BlockMark;
 
 use super::cell::{int, json};
 use super::db::{Tx, args};
 use super::journal::{self, SignedBlock};
 use super::orders::{self, SignedOrder};
-use super::{Store, StoreError, inbox};
+use super::{Store, StoreError, inbox, kept};
 use crate::pure::act::{Act, Order};
 use crate::pure::delivery::{Delivery, Transition};
 use crate::pure::snapshot::{Counters, StandingEpoch};
@@ -33,6 +34,15 @@ pub struct Cursor {
     pub commit: CommitId,
 }
 
+/// How often an assignment was ever changed, before an act was stored and after; none where nobody counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Changed {
+    /// Before.
+    pub before: Option<i64>,
+    /// After.
+    pub after: Option<i64>,
+}
+
 /// Under this and its commit `meta` lists each delivery that is final and has machines to serve yet (DL-2).
 const OUTSTANDING: &str = "outstanding:";
 
@@ -40,6 +50,17 @@ const OUTSTANDING: &str = "outstanding:";
 const KEPT_REVISIONS: i64 = 4;
 
 impl Store {
+    /// The number and digest of the newest block of the journal.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub async fn newest_block(&self) -> Result<Option<BlockMark>, StoreError> {
+        let mut tx = self.db().begin_read().await?;
+        let block = counters(&mut tx).await?.block;
+        tx.commit().await?;
+        Ok(block)
+    }
+
     /// Stores all that a pass decided, or nothing: deliveries, transitions, signed orders and blocks, content,
     /// assignments, counters, the branch's cursor, the webhooks that it looked at, and the outbox rows.
     ///
@@ -53,9 +74,10 @@ impl Store {
         signed: &Signed,
         cursor: Option<&Cursor>,
         inbox_handled: &[String],
-    ) -> Result<(), StoreError> {
+    ) -> Result<Changed, StoreError> {
         let now = self.now().as_microsecond();
         let mut tx = self.db().begin_write().await?;
+        let before = kept::changes(&mut tx).await?;
         compare(&counters(&mut tx).await?, &act.counters_before)?;
         put_contents(&mut tx, act).await?;
         for delivery in &act.deliveries {
@@ -82,13 +104,16 @@ impl Store {
             inbox::move_cursor(&mut tx, &cursor.repo, &cursor.branch, &cursor.commit).await?;
         }
         inbox::handled(&mut tx, inbox_handled, now).await?;
+        let after = kept::changes(&mut tx).await?;
+        let taken = self.inner.kept.take();
         fail::fail_point!("store-before-commit");
         tx.commit().await?;
+        self.inner.kept.changed(taken, before, after, &act.assignments);
         fail::fail_point!("store-after-commit");
         if !act.answers.is_empty() {
             self.inner.answered.send_modify(|n| *n += 1);
         }
-        Ok(())
+        Ok(Changed { before, after })
     }
 }
 
@@ -108,7 +133,7 @@ pub(super) async fn counters(tx: &mut Tx) -> Result<Counters, StoreError> {
             "look" => counters.look = value,
             "block" => {
                 let digest = digest.ok_or_else(|| place.corrupt("it is missing"))?;
-                counters.block = Some(meshplan_schemas::timestamp::BlockMark {
+                counters.block = Some(BlockMark {
                     number: value,
                     digest: place.parse(&digest)?,
                 });

@@ -37,6 +37,7 @@ impl Store {
         };
         deliveries(&mut tx, &mut snapshot).await?;
         state(&mut tx, &mut snapshot).await?;
+        (snapshot.assignments, snapshot.changes) = self.inner.kept.read(&mut tx).await?;
         tx.commit().await?;
         Ok(snapshot)
     }
@@ -156,18 +157,6 @@ async fn state(tx: &mut Tx, snapshot: &mut Snapshot) -> Result<(), StoreError> {
         snapshot
             .accepted
             .insert(cell("accepted", "scope", &scope).parse(&scope)?, content);
-    }
-
-    let rows: Vec<(String, String, String)> = tx
-        .rows("SELECT node, scope, doc FROM assignments", args![])
-        .await?;
-    for (node, scope, doc) in rows {
-        let assignment = cell("assignments", "doc", &node).json(&doc)?;
-        let key = (
-            cell("assignments", "node", &node).parse(&node)?,
-            cell("assignments", "scope", &node).parse(&scope)?,
-        );
-        snapshot.assignments.insert(key, assignment);
     }
 
     let rows: Vec<(i64, String)> = tx

@@ -49,7 +49,9 @@ suite!(on_sqlite, crate::edge::store::suite::fresh_sqlite, {
         a_block_and_its_queued_note_are_one_transaction
         a_pass_that_is_dropped_half_way_leaves_all_or_nothing
         an_answer_wakes_who_waits_for_it
-        what_is_lifted_or_taken_away_is_gone;
+        what_is_lifted_or_taken_away_is_gone
+        assignments_in_memory_are_those_of_the_database_whoever_wrote_them
+        after_an_act_that_was_not_stored_the_assignments_are_read_again;
     reading:
         a_session_finds_heads_leaves_and_declarations_as_they_were_signed
         a_key_of_a_record_that_left_the_list_opens_nothing

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use meshplan_schemas::digest::{Digest, canonical};
-use meshplan_schemas::ident::{CommitId, NodeId};
+use meshplan_schemas::ident::{CommitId, ModuleName, NodeId};
 use meshplan_schemas::lifecycle::delivery::{Code, State};
 
 use super::{DecideError, Known, Tree};
@@ -28,8 +28,6 @@ pub(super) struct Draft<'a> {
     pub(super) deliveries: BTreeMap<CommitId, Delivery>,
     /// Those that differ from the snapshot.
     touched: BTreeSet<CommitId>,
-    /// The assignments as they stand now.
-    pub(super) assignments: BTreeMap<(NodeId, Scope), Assignment>,
     /// The epochs that stand now, newest first.
     pub(super) epochs: Vec<StandingEpoch>,
 }
@@ -42,7 +40,6 @@ impl<'a> Draft<'a> {
             counters: known.snapshot.counters.clone(),
             deliveries: known.snapshot.deliveries.clone(),
             touched: BTreeSet::new(),
-            assignments: known.snapshot.assignments.clone(),
             epochs: known.snapshot.epochs.clone(),
         }
     }
@@ -114,32 +111,51 @@ impl<'a> Draft<'a> {
         self.act.next_at = Some(self.act.next_at.map_or(at, |before| before.min(at)));
     }
 
+    /// What a node shall run of a scope and has proven, as decided by now.
+    pub(super) fn assignment(&self, node: NodeId, scope: &Scope) -> Option<&Assignment> {
+        let key = (node, scope.clone());
+        match self.act.assignments.get(&key) {
+            Some(changed) => changed.as_ref(),
+            None => self.known.snapshot.assignments.get(&key),
+        }
+    }
+
+    /// The modules that a node shall run, by name, as decided by now.
+    pub(super) fn modules_on(&self, node: NodeId) -> BTreeMap<&ModuleName, &ContentRef> {
+        let from = (node, Scope::List);
+        let known = self.known.snapshot.assignments.range(from.clone()..);
+        let known = known.map(|(key, assignment)| (key, Some(assignment)));
+        let changed = self.act.assignments.range(from..);
+        let changed = changed.map(|(key, assignment)| (key, assignment.as_ref()));
+        let mut modules = BTreeMap::new();
+        let of_node = |((id, _), _): &(&(NodeId, Scope), _)| *id == node;
+        for ((_, scope), assignment) in known.take_while(of_node).chain(changed.take_while(of_node)) {
+            let Scope::Module(name) = scope else { continue };
+            match assignment.and_then(|a| a.assigned.as_ref()) {
+                Some(content) => modules.insert(name, content),
+                None => modules.remove(name),
+            };
+        }
+        modules
+    }
+
     /// Sets what a node shall run of a scope.
     pub(super) fn assign(&mut self, node: NodeId, scope: &Scope, content: Option<ContentRef>) {
-        let key = (node, scope.clone());
-        let entry = self.assignments.entry(key.clone()).or_default();
-        entry.assigned = content;
-        self.assignment_changed(key);
+        let mut assignment = self.assignment(node, scope).cloned().unwrap_or_default();
+        assignment.assigned = content;
+        self.put_assignment(node, scope, assignment);
     }
 
     /// What is assigned there is proven now.
     pub(super) fn prove(&mut self, node: NodeId, scope: &Scope) {
-        let key = (node, scope.clone());
-        let entry = self.assignments.entry(key.clone()).or_default();
-        entry.proven = entry.assigned.clone();
-        self.assignment_changed(key);
+        let mut assignment = self.assignment(node, scope).cloned().unwrap_or_default();
+        assignment.proven.clone_from(&assignment.assigned);
+        self.put_assignment(node, scope, assignment);
     }
 
-    fn assignment_changed(&mut self, key: (NodeId, Scope)) {
-        let now = self
-            .assignments
-            .get(&key)
-            .cloned()
-            .filter(|a| *a != Assignment::default());
-        if now.is_none() {
-            self.assignments.remove(&key);
-        }
-        self.act.assignments.insert(key, now);
+    fn put_assignment(&mut self, node: NodeId, scope: &Scope, assignment: Assignment) {
+        let there = (assignment != Assignment::default()).then_some(assignment);
+        self.act.assignments.insert((node, scope.clone()), there);
     }
 
     /// Keeps content for a roll-back or a later declaration.

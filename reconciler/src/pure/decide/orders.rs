@@ -193,7 +193,7 @@ fn assign_after(
                     let Some((digest, after)) = policies.get(id) else {
                         continue;
                     };
-                    draft.keep(*digest, after)?;
+                    draft.keep(*digest, &**after)?;
                     // Roles and takes are in the declaration; a changed text alone is the epoch's business.
                     if policy_on(draft, *id).is_none_or(|before| !same_facts(&before, after)) {
                         declared.insert(*id);
@@ -357,10 +357,7 @@ pub(super) fn back(draft: &mut Draft<'_>, delivery: &mut Delivery) -> Result<(),
         .filter(|l| !matches!(l.scope, Scope::List | Scope::Gate))
     {
         for id in leg.nodes.keys().filter(|id| reached.contains(id)) {
-            let proven = draft
-                .assignments
-                .get(&(*id, leg.scope.clone()))
-                .and_then(|a| a.proven.clone());
+            let proven = draft.assignment(*id, &leg.scope).and_then(|a| a.proven.clone());
             let facts = policy_on(draft, *id);
             draft.assign(*id, &leg.scope, proven);
             let text_only = leg.scope == Scope::Policy

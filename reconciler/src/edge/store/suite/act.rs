@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use meshplan_schemas::digest::Digest;
 use meshplan_schemas::epoch::Targeting;
+use meshplan_schemas::ident::NodeId;
 use meshplan_schemas::lifecycle::delivery::State;
 
 use super::Fresh;
@@ -391,4 +392,91 @@ pub(super) async fn what_is_lifted_or_taken_away_is_gone(fresh: Fresh) {
         .await
         .unwrap();
     assert_eq!(store.snapshot().await.unwrap().epochs, [standing(3)]);
+}
+
+pub(super) async fn assignments_in_memory_are_those_of_the_database_whoever_wrote_them(fresh: Fresh) {
+    let store = &fresh.store;
+    let none = Counters::default();
+    let web = Scope::Module("web".parse().unwrap());
+    let place = |n| (node(n), web.clone());
+    let of = |text: &str| Assignment {
+        assigned: Some(content(text)),
+        proven: None,
+    };
+    let mut put = act(&none, &none);
+    put.assignments.insert(place(1), Some(of("one")));
+    put.assignments.insert(place(2), Some(of("two")));
+    let first = store.commit(&put, &Signed::default(), None, &[]).await.unwrap();
+    let before = store.snapshot().await.unwrap();
+    assert_eq!(before.changes, first.after);
+
+    // An act of ours: the snapshot that was read before it stays as it was.
+    let mut change = act(&none, &none);
+    change.assignments.insert(place(1), Some(of("newer")));
+    change.assignments.insert(place(2), None);
+    let changed = store
+        .commit(&change, &Signed::default(), None, &[])
+        .await
+        .unwrap();
+    assert_eq!(changed.before, first.after);
+    assert_eq!(
+        *before.assignments,
+        [(place(1), of("one")), (place(2), of("two"))].into()
+    );
+    let seen = store.snapshot().await.unwrap();
+    assert_eq!(*seen.assignments, [(place(1), of("newer"))].into());
+    let again = store.snapshot().await.unwrap();
+    assert!(
+        std::sync::Arc::ptr_eq(&seen.assignments, &again.assignments),
+        "it was read twice"
+    );
+    drop((before, seen, again));
+
+    // Somebody else, by another connection: a row, a change, a removal.
+    let other = sqlx::SqlitePool::connect(&format!(
+        "sqlite://{}",
+        fresh.folder.path().join("state/meshplan.db").display()
+    ))
+    .await
+    .unwrap();
+    let doc = serde_json::to_string(&of("theirs")).unwrap();
+    for (sql, expected) in [
+        ("UPDATE assignments SET doc = $1", vec![(place(1), of("theirs"))]),
+        (
+            "INSERT INTO assignments (node, scope, doc) SELECT \
+             '00000000-0000-0000-0000-0000000000ff', scope, $1 FROM assignments",
+            vec![
+                (place(1), of("theirs")),
+                ((NodeId(uuid::Uuid::from_u128(0xff)), web.clone()), of("theirs")),
+            ],
+        ),
+        ("DELETE FROM assignments WHERE doc = $1", vec![]),
+    ] {
+        sqlx::query(sql).bind(&doc).execute(&other).await.unwrap();
+        let seen = store.snapshot().await.unwrap();
+        assert_eq!(*seen.assignments, expected.into_iter().collect(), "{sql}");
+    }
+}
+
+pub(super) async fn after_an_act_that_was_not_stored_the_assignments_are_read_again(fresh: Fresh) {
+    let store = &fresh.store;
+    let none = Counters::default();
+    let place = (node(1), Scope::Policy);
+    let mut put = act(&none, &none);
+    put.assignments.insert(place.clone(), Some(Assignment::default()));
+    store.commit(&put, &Signed::default(), None, &[]).await.unwrap();
+    let known = store.snapshot().await.unwrap();
+    // A transition of a delivery that is not there: refused after the assignments were written.
+    let mut refused = act(&none, &none);
+    refused.assignments.insert(place.clone(), None);
+    refused.transitions = vec![transition(9, 0)];
+    store
+        .commit(&refused, &Signed::default(), None, &[])
+        .await
+        .unwrap_err();
+    let seen = store.snapshot().await.unwrap();
+    assert_eq!(
+        (&seen.assignments, seen.changes),
+        (&known.assignments, known.changes)
+    );
 }

@@ -18,12 +18,7 @@ use crate::pure::snapshot::ContentRef;
 
 /// What is assigned of the policy scope on a node.
 pub(super) fn policy_on(draft: &Draft<'_>, node: NodeId) -> Option<PolicyOnNode> {
-    let digest = draft
-        .assignments
-        .get(&(node, Scope::Policy))?
-        .assigned
-        .as_ref()?
-        .digest;
+    let digest = draft.assignment(node, &Scope::Policy)?.assigned.as_ref()?.digest;
     if let Some(bytes) = draft.act.contents.get(&digest) {
         return serde_json::from_slice(bytes).ok();
     }
@@ -83,15 +78,7 @@ fn declaration(
     let facts = policy_on(draft, node);
     let mut modules = Vec::new();
     let mut resources = Vec::new();
-    let from = (node, Scope::List);
-    for ((_, scope), assignment) in draft
-        .assignments
-        .range(from..)
-        .take_while(|((id, _), _)| *id == node)
-    {
-        let (Scope::Module(name), Some(content)) = (scope, assignment.assigned.as_ref()) else {
-            continue;
-        };
+    for (name, content) in draft.modules_on(node) {
         let body = module_content(draft, content.digest)?;
         modules.push(entry(draft, name, content, &body));
         resources.extend(body.resources.iter().cloned());

@@ -347,10 +347,11 @@ impl World {
                 self.contents.texts.insert(digest, text.into());
             }
         }
+        let assignments = Arc::make_mut(&mut self.snapshot.assignments);
         for (key, assignment) in act.assignments {
             match assignment {
-                Some(assignment) => self.snapshot.assignments.insert(key, assignment),
-                None => self.snapshot.assignments.remove(&key),
+                Some(assignment) => assignments.insert(key, assignment),
+                None => assignments.remove(&key),
             };
         }
         self.snapshot.accepted.extend(act.accepted);

@@ -188,7 +188,7 @@ fn record(id: NodeId, roles: &[RoleName], modules: &[ModuleName]) -> String {
 }
 
 fn list(composed: &Composed, json: bool, out: &mut dyn Write) -> anyhow::Result<Exit> {
-    let mut nodes: Vec<&ComposedNode> = composed.nodes.values().collect();
+    let mut nodes: Vec<&ComposedNode> = composed.nodes.values().map(AsRef::as_ref).collect();
     nodes.sort_by(|a, b| a.name.cmp(&b.name));
     if json {
         let rows: Vec<_> = nodes

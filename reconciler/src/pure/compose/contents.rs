@@ -169,7 +169,7 @@ impl Contents {
         records: impl Iterator<Item = &'r Record>,
     ) -> Result<Vec<Result<ComposedNode, Vec<Finding>>>, Vec<Finding>> {
         let (mut contents, ..) = Self::carried_over(validated, None)?;
-        let shared = Shared::of(validated, contents.any_reads("nodes"));
+        let shared = Shared::of(validated, contents.read_all_nodes());
         let made = records.map(|record| {
             let mut failed = Failed::new();
             let mut budget = Budget::after(0);

@@ -19,7 +19,7 @@ pub(super) fn modules(subject: &Subject<'_>) -> Vec<Finding> {
     if nodes.is_empty() {
         return Vec::new();
     }
-    let had: BTreeSet<_> = nodes.iter().flat_map(|record| &record.modules).collect();
+    let had: BTreeSet<_> = nodes.iter().flat_map(|record| record.modules.iter()).collect();
     (subject.validated.modules().iter())
         .filter(|(name, _)| !had.contains(name))
         .map(|(name, module)| {

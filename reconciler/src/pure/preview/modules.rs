@@ -87,7 +87,7 @@ pub(super) fn changes(before: Option<&Composed>, after: &Composed) -> Changes {
             }
             let delta = deltas
                 .entry((module.clone(), pair))
-                .or_insert_with(|| delta((&module, &name), old.map(|(_, c)| c), new.map(|(_, c)| c)));
+                .or_insert_with(|| delta((&module, &name), old.map(|(_, c)| &**c), new.map(|(_, c)| &**c)));
             let gone: Vec<&ResourceChange> = (delta.group.resources.iter())
                 .filter(|r| r.how == How::Gone)
                 .collect();
@@ -160,11 +160,10 @@ fn nodes<'a>(
         .chain(after.nodes.keys())
         .copied()
         .collect();
-    ids.into_iter()
-        .map(move |id| {
-            let was = before.and_then(|tree| tree.nodes.get(&id));
-            (was.map(AsRef::as_ref), after.nodes.get(&id).map(AsRef::as_ref))
-        })
+    ids.into_iter().map(move |id| {
+        let was = before.and_then(|tree| tree.nodes.get(&id));
+        (was.map(AsRef::as_ref), after.nodes.get(&id).map(AsRef::as_ref))
+    })
 }
 
 /// The modules of a node before and after; one that is left out after stays as it is there (FR-8).

@@ -4,15 +4,17 @@
 //! those of [`crate::pure::decide::forecast`]: a preview has no rules of its own.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use meshplan_schemas::document::plan::{Absent, Check};
 use meshplan_schemas::ident::{CommitId, NodeName, PlanName};
 use serde::Serialize;
 
 use crate::pure::compose::Composed;
+use crate::pure::compose::former::Former;
 use crate::pure::decide::forecast::{StageForecast, forecast};
 use crate::pure::delivery::OnTrouble;
-use crate::pure::diff::{diff, policy_on_nodes};
+use crate::pure::diff::{Beside, diff, policy_on_nodes};
 use crate::pure::scope::Scope;
 use crate::pure::snapshot::{Assignment, ContentRef, Snapshot};
 
@@ -76,8 +78,14 @@ pub(super) fn walk(
     after: &Composed,
 ) -> Result<Option<WalkPreview>, serde_json::Error> {
     let snapshot = before.map(as_accepted).transpose()?.unwrap_or_default();
-    let accepted = before.map(|tree| tree.policy.as_str());
-    let legs = diff(after, before, &snapshot, accepted, false)?.legs;
+    let beside = Beside {
+        snapshot: &snapshot,
+        previous: before,
+        accepted_text: before.map(|tree| tree.policy.as_str()),
+        formers: &Former::new(),
+        again: false,
+    };
+    let legs = diff(after, &beside)?.legs;
     if legs.is_empty() {
         return Ok(None);
     }
@@ -135,7 +143,7 @@ fn as_accepted(tree: &Composed) -> Result<Snapshot, serde_json::Error> {
             (Scope::Policy, content(tree.policy_digest)),
             (Scope::Gate, content(tree.gate_digest)),
         ]),
-        assignments,
+        assignments: Arc::new(assignments),
         ..Snapshot::default()
     })
 }

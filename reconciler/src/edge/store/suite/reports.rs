@@ -125,7 +125,7 @@ pub(super) async fn no_report_of_a_burst_is_lost_while_passes_read_and_write(fre
                         .commit(&act(&seen.counters, &after), &signed, None, &[])
                         .await
                     {
-                        Ok(()) => done += 1,
+                        Ok(_) => done += 1,
                         Err(StoreError::Moved { .. }) => {}
                         Err(error) => panic!("{error}"),
                     }

@@ -87,14 +87,17 @@ fn declaration(
     let tree = draft.tree(&delivery.commit);
     let of_node = tree.as_ref().and_then(|tree| tree.nodes.get(&node));
     let former = delivery.left_out.get(&node);
-    let left_out = (of_node.iter().flat_map(|node| &node.left_out).chain(former.into_iter().flatten()))
-        .filter(|left| {
-            !modules
-                .iter()
-                .any(|entry: &ModuleEntry| entry.module == left.module)
-        })
-        .cloned()
-        .collect();
+    let left_out = (of_node
+        .iter()
+        .flat_map(|node| &node.left_out)
+        .chain(former.into_iter().flatten()))
+    .filter(|left| {
+        !modules
+            .iter()
+            .any(|entry: &ModuleEntry| entry.module == left.module)
+    })
+    .cloned()
+    .collect();
     let timing = timing(draft, delivery);
     let again = if delivery.again {
         delivery

@@ -244,6 +244,17 @@ impl Engine {
                 trees.insert(commit, tree);
             }
         }
+        // Where the gate is another, what stood before decides too (DL-15).
+        if let Some(accepted) = snapshot.accepted.get(&Scope::Gate) {
+            let other = |tree: &Tree| matches!(tree, Tree::Composed(tree) if tree.gate_digest != accepted.digest);
+            let commit = &accepted.commit;
+            if !trees.contains_key(commit)
+                && trees.values().any(other)
+                && let Some(tree) = self.repository.tree(commit, &self.health).await
+            {
+                trees.insert(commit.clone(), tree);
+            }
+        }
         let stored = snapshot
             .deliveries
             .values()

@@ -3,6 +3,7 @@
 
 pub mod act;
 pub mod annotations;
+pub mod assertions;
 pub mod by_node;
 pub mod compose;
 pub mod decide;

@@ -320,7 +320,7 @@ fn a_secret_is_sealed_to_the_reconciler_and_listed_by_name_alone() {
     let (exit, said) = meshplan(&["secret", "set", "x", "--file", file, "--dir", &fleet.text]);
     assert_eq!(exit, Exit::No);
     assert!(
-        said.contains("`secrets.recipient` is no age recipient") && said.contains("fleet.toml:"),
+        said.contains("`secrets.recipient` cannot be `age1nonsense`") && said.contains("fleet.toml:"),
         "{said}"
     );
 }

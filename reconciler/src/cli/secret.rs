@@ -122,12 +122,14 @@ fn set(name: &SecretName, file: Option<&Path>, dir: &Path, out: &mut dyn Write) 
 
 /// `[secrets] recipient` of fleet.toml, or what to do about it.
 fn recipient(tree: &SourceTree) -> Result<AgeRecipient, String> {
-    let (documents, _) = parse::parse(tree);
+    let (documents, findings) = parse::parse(tree);
     let fleet = documents
         .fleet
         .and_then(|document| Some((document.source, document.read?)));
     let Some((source, file)) = fleet else {
-        return Err("fleet.toml cannot be read; `meshplan check` says why".to_owned());
+        let of_fleet = findings.iter().filter(|f| f.is_error() && f.file == "fleet.toml");
+        let said: Vec<String> = of_fleet.map(|finding| finding.render(false)).collect();
+        return Err(format!("{}\n\nfleet.toml must be read to seal for the reconciler that it names", said.join("\n\n")));
     };
     let Some(written) = &file.secrets.recipient else {
         return Err(format!(

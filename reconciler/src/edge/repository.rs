@@ -411,6 +411,7 @@ fn shown(commit: CommitInfo) -> news::Commit {
         id: commit.id,
         subject: commit.subject,
         author: commit.author,
+        allows_removals: commit.allows_removals,
     }
 }
 

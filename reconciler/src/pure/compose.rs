@@ -11,6 +11,7 @@ use meshplan_schemas::fleet_list::{Leaf, UpdateClass};
 use meshplan_schemas::ident::{FleetName, ModuleName, NodeId, NodeName, PlanName, RoleName};
 use meshplan_schemas::merkle;
 
+use super::assertions::Assertion;
 use super::by_node::ByNode;
 use super::parse::ReadRecords;
 use super::source_tree::SourceTree;
@@ -50,6 +51,8 @@ pub struct Composed {
     pub sources: BTreeMap<ModuleName, Digest>,
     /// The deploy plans by name.
     pub plans: BTreeMap<PlanName, PlanDoc>,
+    /// What must hold of it, and does (FR-11).
+    pub checks: Vec<Assertion>,
     /// What is worth saying and stops nothing.
     pub warnings: Vec<Finding>,
 }

@@ -116,6 +116,8 @@ pub struct NewCommit {
     pub author: String,
     /// The branch no longer has what was delivered before (FG-3).
     pub rewritten: bool,
+    /// Its `Allow-Removals:` line, without the word (FR-12).
+    pub allows_removals: Option<String>,
 }
 
 /// A decision that cannot be made: our own fault, never an input's.

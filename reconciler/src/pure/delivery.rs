@@ -57,6 +57,9 @@ pub struct Delivery {
     /// A person said `--again`: known-bad does not hold it, and its orders say so.
     #[serde(default)]
     pub again: bool,
+    /// Why its commit says that what it takes away may go (FR-12).
+    #[serde(default)]
+    pub allows_removals: Option<String>,
     /// A person said hold before it began.
     #[serde(default)]
     pub person_hold: bool,

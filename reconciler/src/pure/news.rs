@@ -38,6 +38,8 @@ pub struct Commit {
     pub subject: String,
     /// Its author's name.
     pub author: String,
+    /// Its `Allow-Removals:` line, without the word (FR-12).
+    pub allows_removals: Option<String>,
 }
 
 /// The commit that a branch was read to.
@@ -96,6 +98,7 @@ pub fn judge(found: Found, cursor: Option<&CommitId>, delivered: &BTreeSet<Commi
             commit: commit.id,
             subject: commit.subject,
             author: commit.author,
+            allows_removals: commit.allows_removals,
         })
         .collect();
     if new.is_empty() && rewritten {
@@ -103,6 +106,18 @@ pub fn judge(found: Found, cursor: Option<&CommitId>, delivered: &BTreeSet<Commi
     } else {
         Judged::New(new, head)
     }
+}
+
+/// The value of a trailer: a `Key: value` line of a message's last paragraph, the key in any case (git-interpret-trailers(1)).
+/// None where it says nothing.
+#[must_use]
+pub fn trailer(message: &str, key: &str) -> Option<String> {
+    let message = message.replace("\r\n", "\n");
+    // The first paragraph is the subject's, whatever it looks like.
+    let (_, last) = message.trim_end().rsplit_once("\n\n")?;
+    let values = last.lines().filter_map(|line| line.split_once(':'));
+    let mut values = values.filter(|(word, _)| word.trim_end().eq_ignore_ascii_case(key));
+    values.find_map(|(_, value)| Some(value.trim().to_owned()).filter(|value| !value.is_empty()))
 }
 
 /// The commits whose deliveries [`judge`] asks about.
@@ -130,6 +145,7 @@ mod tests {
             id: id(n),
             subject: format!("change {n}"),
             author: "dana".to_owned(),
+            allows_removals: None,
         }
     }
 
@@ -285,5 +301,21 @@ mod tests {
             );
         }
         assert_eq!(candidates(&Found::Gone).count(), 0);
+    }
+
+    // holds: FR-12
+    #[test]
+    fn a_trailer_is_a_line_of_the_last_paragraph_and_says_something() {
+        for (message, expected) in [
+            ("take it away\n\nAllow-Removals: the old stack is gone\n", Some("the old stack is gone")),
+            ("take it away\r\n\r\nwords\r\n\r\nSigned-off-by: D\r\nallow-removals:  yes: all \r\n", Some("yes: all")),
+            ("Allow-Removals: a subject is none", None),
+            ("take it away\n\nAllow-Removals: above\n\nand words after it", None),
+            ("take it away\n\nAllow-Removals:\n", None),
+            ("take it away\n\nDisallow-Removals: no\n", None),
+            ("", None),
+        ] {
+            assert_eq!(trailer(message, "Allow-Removals").as_deref(), expected, "{message:?}");
+        }
     }
 }

@@ -11,6 +11,7 @@ use meshplan_schemas::finding::{Finding, Source, did_you_mean};
 use meshplan_schemas::ident::{ModuleName, NodeName, PlanName, RoleName};
 use meshplan_schemas::policy::FleetPolicy;
 
+use super::assertions::{self, Assertion};
 use super::parse::Documents;
 
 mod alone;
@@ -40,6 +41,7 @@ pub struct Validated {
     policy: FleetPolicy,
     modules: BTreeMap<ModuleName, Module>,
     plans: BTreeMap<PlanName, PlanDoc>,
+    checks: Vec<Assertion>,
     warnings: Vec<Finding>,
 }
 
@@ -115,6 +117,11 @@ impl Validated {
             ..self
         })
     }
+    /// The assertions of `checks/`, in the order of their files (FR-11).
+    #[must_use]
+    pub fn checks(&self) -> &[Assertion] {
+        &self.checks
+    }
     /// What is worth saying and stops nothing.
     #[must_use]
     pub fn warnings(&self) -> &[Finding] {
@@ -158,6 +165,10 @@ pub fn validate(documents: Documents) -> Result<Validated, Vec<Finding>> {
         .map(|f| f.vars)
         .unwrap_or_default();
     let revoked = nodes::revoked(&documents.nodes);
+    let assertions = (documents.checks.values())
+        .filter_map(|document| Some(assertions::of_document(&document.source, document.read.as_ref()?)))
+        .flatten()
+        .collect();
     let mut nodes: Vec<Record> = (documents.nodes.into_iter().zip(memberships))
         .filter_map(|(node, modules)| {
             let read = node.document.read.as_ref();
@@ -190,6 +201,7 @@ pub fn validate(documents: Documents) -> Result<Validated, Vec<Finding>> {
         policy,
         modules,
         plans,
+        checks: assertions,
         warnings: findings,
     })
 }

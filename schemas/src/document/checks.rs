@@ -72,6 +72,16 @@ const COMPARISONS: [(&str, Comparison); 6] = [
     (">", Comparison::More),
 ];
 impl Comparison {
+    /// Every one.
+    pub const ALL: [Self; 6] = [
+        Self::Equal,
+        Self::NotEqual,
+        Self::Less,
+        Self::AtMost,
+        Self::More,
+        Self::AtLeast,
+    ];
+
     /// Whether only numbers can be compared so.
     #[must_use]
     pub fn orders(self) -> bool {

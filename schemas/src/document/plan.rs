@@ -33,8 +33,29 @@ pub struct PlanDoc {
     pub legs: Legs,
     /// What becomes of named canaries that are not changed.
     pub canary: Canary,
+    /// How much may vanish without a word (FR-12).
+    #[serde(default)]
+    pub max_removals: MaxRemovals,
     /// The stages, at least one.
     pub stages: Vec<StageDoc>,
+}
+
+/// How much a commit may take away from machines before somebody must have meant it (FR-12).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MaxRemovals {
+    /// Resources of one node.
+    pub resources: u32,
+    /// Nodes of the fleet; of a share at least one.
+    pub nodes: Amount,
+}
+
+impl Default for MaxRemovals {
+    fn default() -> Self {
+        Self {
+            resources: 10,
+            nodes: Amount::Percent(10),
+        }
+    }
 }
 
 /// What a plan covers.

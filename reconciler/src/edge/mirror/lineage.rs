@@ -8,6 +8,7 @@ use jiff::Timestamp;
 use meshplan_schemas::ident::CommitId;
 
 use super::{Mirror, MirrorError, commit_id};
+use crate::pure::news::trailer;
 use crate::pure::news::Known;
 
 /// A commit, as far as a delivery shows it.
@@ -21,6 +22,8 @@ pub struct CommitInfo {
     pub subject: String,
     /// Its author's name.
     pub author: String,
+    /// Its `Allow-Removals:` trailer, without the word; what is no UTF-8 is replaced.
+    pub allows_removals: Option<String>,
     /// When its committer says that it was made.
     pub committed_at: Timestamp,
 }
@@ -95,6 +98,7 @@ fn info(commit: &Commit<'_>) -> CommitInfo {
             .trim_end()
             .to_owned(),
         author: String::from_utf8_lossy(commit.author().name_bytes()).into_owned(),
+        allows_removals: trailer(&message, "Allow-Removals"),
         // A date that no calendar has is the writer's own; it decides nothing.
         committed_at: Timestamp::from_second(commit.time().seconds()).unwrap_or(Timestamp::UNIX_EPOCH),
     }

@@ -13,6 +13,7 @@ use meshplan_schemas::ident::{FleetName, ModuleName};
 
 use super::contents::Contents;
 use super::{Composed, TreeError, lists};
+use crate::pure::assertions;
 use crate::pure::by_node::ByNode;
 use crate::pure::parse::{ReadRecords, is_record, parse_after};
 use crate::pure::source_tree::{Entry, EntryKind, SourceTree};
@@ -118,6 +119,10 @@ impl Composer {
             let at = good.validated.replace(&document)?;
             let record = good.validated.nodes().get(at)?;
             let (node, modules) = good.contents.renew(&good.validated, record)?;
+            let nodes = std::iter::once(&*node);
+            if !assertions::failures(good.validated.checks(), nodes, good.validated.policy()).is_empty() {
+                return None;
+            }
             let id = node.id;
             if !composed.nodes.replace(&id, node) {
                 return None;
@@ -252,8 +257,19 @@ impl Good {
             gate_digest: lists::gate_digest(&validated).map_err(told)?,
             sources,
             plans: validated.plans().clone(),
+            checks: validated.checks().to_vec(),
             warnings,
         };
+        let mut failed = assertions::failures(
+            validated.checks(),
+            composed.nodes.values().map(AsRef::as_ref),
+            validated.policy(),
+        );
+        if !failed.is_empty() {
+            failed.extend(composed.warnings);
+            failed.sort();
+            return Err(failed);
+        }
         Ok((Self { validated, contents }, composed))
     }
 }

@@ -72,7 +72,7 @@ pub(super) fn list_digest(
     }))
 }
 
-/// The digest of plans, trust, authors and all else of fleet.toml but what is the list's own or a module's.
+/// The digest of plans, checks, trust, authors and all else of fleet.toml but what is the list's own or a module's.
 pub(super) fn gate_digest(validated: &Validated) -> Result<Digest, serde_json::Error> {
     let mut fleet = serde_json::to_value(validated.fleet())?;
     let of_list = serde_json::to_value(settings(validated))?;
@@ -81,5 +81,6 @@ pub(super) fn gate_digest(validated: &Validated) -> Result<Digest, serde_json::E
             table.retain(|key, _| of_list.get(key).is_none());
         }
     }
-    Digest::of_value(&json!({ "fleet": fleet, "plans": validated.plans() }))
+    let checks: Vec<_> = validated.checks().iter().map(|check| &check.says).collect();
+    Digest::of_value(&json!({ "fleet": fleet, "plans": validated.plans(), "checks": checks }))
 }

@@ -18,7 +18,9 @@ use crate::pure::scope::Scope;
 
 use plan::{gate_facts, new_walk, plan_for};
 
+mod former_checks;
 pub(super) mod plan;
+mod removals;
 
 const RECONCILER: &str = "reconciler";
 
@@ -56,6 +58,7 @@ pub(super) fn announce(draft: &mut Draft<'_>) -> Result<(), DecideError> {
             left_out: BTreeMap::new(),
             walk: None,
             again: false,
+            allows_removals: new.allows_removals.clone(),
             person_hold: false,
             inherited: None,
         };
@@ -433,7 +436,18 @@ fn hold(
             return Some((Code::Approvals, reason));
         }
     }
-    absent_hold(draft, delivery, tree, plan)
+    former_checks::hold(draft, tree)
+        .or_else(|| removals::hold(draft, delivery, tree, &bounds(draft, delivery, plan)))
+        .or_else(|| absent_hold(draft, delivery, tree, plan))
+}
+
+/// The plans that bound what a delivery may do: that of its tree, and that of the tree whose gate was last accepted, the
+/// stricter of the two each time (DL-15).
+fn bounds(draft: &Draft<'_>, delivery: &Delivery, plan: Option<&PlanDoc>) -> Vec<Option<PlanDoc>> {
+    let accepted = draft.known.snapshot.accepted.get(&Scope::Gate);
+    let before = accepted.and_then(|accepted| draft.tree(&accepted.commit));
+    let before = before.map(|before| plan_for(&before, &delivery.legs).cloned());
+    before.into_iter().chain([plan.cloned()]).collect()
 }
 
 fn absent_hold(
@@ -529,6 +543,8 @@ pub(super) fn begin_on_word(
         delivery.inherited.as_ref(),
     ));
     let mut facts = gate_facts(&tree, delivery, plan.as_ref());
+    facts.extend(former_checks::facts(draft, &tree));
+    facts.extend(removals::fact(draft, delivery, &tree));
     facts.extend(orders::list(draft, delivery, &tree)?);
     draft.transit(
         delivery,
@@ -552,6 +568,7 @@ fn begin(
     if plan.is_some_and(|p| p.absent == Absent::Skip) {
         excused.extend(absent(draft, delivery, tree).into_keys());
     }
+    let going = removals::fact(draft, delivery, tree);
     delivery.walk = Some(new_walk(tree, plan, excused, delivery.inherited.as_ref()));
     let list = orders::list(draft, delivery, tree)?;
     let by = plan.map_or_else(
@@ -559,6 +576,8 @@ fn begin(
         |p| format!("the plan {}", p.name),
     );
     let mut facts = gate_facts(tree, delivery, plan);
+    facts.extend(former_checks::facts(draft, tree));
+    facts.extend(going);
     facts.extend(list);
     draft.transit(
         delivery,

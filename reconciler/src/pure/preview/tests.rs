@@ -105,7 +105,8 @@ proptest! {
         let after = edited(&files, second);
         let same = of(&before, &before);
         prop_assert!(same.is_nothing(), "{same:?}");
-        prop_assert_eq!(text(&same), "nothing changes in the fleet generated\n");
+        // A small made-up fleet may have a role that no record carries: a warning of the tree, and no change.
+        prop_assert!(text(&same).starts_with("nothing changes in the fleet generated\n"), "{}", text(&same));
 
         let (old, new) = (compose(&before), compose(&after));
         let preview = preview(Some(&old), &new).unwrap();

@@ -37,14 +37,6 @@ pub(super) fn check(documents: &Documents, findings: &mut Vec<Finding>) {
     {
         say(source, &first.value.id.span, "rotations are");
     }
-    // Checks are read in full, and none is asked.
-    for document in documents.checks.values() {
-        if let Some((source, file)) = read(Some(document))
-            && let Some(first) = file.checks.first()
-        {
-            say(source, &first.value.name.span, "checks are");
-        }
-    }
     if let Some((source, file)) = read(documents.retired.as_ref())
         && let Some(first) = file.retired.first()
     {
@@ -88,9 +80,6 @@ fn fleet(file: &FleetFile, say: &mut impl FnMut(&Range<usize>, &str)) {
 fn plan(file: &PlanFile, say: &mut impl FnMut(&Range<usize>, &str)) {
     if let Some(at) = &file.window {
         say(&at.span, "`window` is");
-    }
-    if let Some(at) = &file.max_removals {
-        say(&at.span, "`max_removals` is");
     }
     if file.revert_pr.value {
         say(&file.revert_pr.span, "`revert_pr` is");

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use meshplan_schemas::document::plan::{
-    Amount, Covers, Healthy, PlanDoc, PlanFile, Select, StageDoc, StageFile, Trouble, Wait,
+    Amount, Covers, Healthy, MaxRemovals, PlanDoc, PlanFile, Select, StageDoc, StageFile, Trouble, Wait,
 };
 use meshplan_schemas::document::read::At;
 use meshplan_schemas::document::scalar::Int;
@@ -294,6 +294,10 @@ fn resolved(name: &PlanName, source: &Source, file: &PlanFile, fleet: &FleetDoc)
         absent: file.absent,
         legs: file.legs,
         canary: file.canary,
+        max_removals: (file.max_removals.as_ref()).map_or_else(MaxRemovals::default, |at| MaxRemovals {
+            resources: at.value.resources.0,
+            nodes: at.value.nodes.value,
+        }),
         stages: file.stages.iter().enumerate().map(stage).collect(),
     }
 }

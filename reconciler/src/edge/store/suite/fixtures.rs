@@ -60,6 +60,7 @@ pub(super) fn delivery(n: u8, state: State) -> Delivery {
         left_out: BTreeMap::new(),
         walk: None,
         again: false,
+        allows_removals: None,
         person_hold: false,
         inherited: None,
     }

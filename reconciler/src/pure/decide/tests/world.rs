@@ -122,6 +122,7 @@ pub(super) fn tree(nodes: u128, policy: &str, modules: &[(&str, &str)]) -> Compo
         gate_digest: Digest::of(b"gate"),
         sources,
         plans: BTreeMap::from([("default".parse().unwrap(), plan())]),
+        checks: Vec::new(),
         warnings: Vec::new(),
     }
 }
@@ -173,6 +174,7 @@ pub(super) fn plan() -> PlanDoc {
         absent: Absent::Hold,
         legs: Legs::Together,
         canary: Canary::Replaced,
+        max_removals: meshplan_schemas::document::plan::MaxRemovals::default(),
         stages: vec![stage("canary", &["n1"], false), stage("rest", &[], true)],
     }
 }
@@ -229,7 +231,16 @@ impl World {
         self.merge_tree(Tree::Composed(Arc::new(tree)))
     }
 
+    /// A commit whose message lets things go (FR-12).
+    pub(super) fn merge_allowing(&mut self, tree: Composed, why: &str) -> CommitId {
+        self.merge_with(Tree::Composed(Arc::new(tree)), Some(why.to_owned()))
+    }
+
     pub(super) fn merge_tree(&mut self, tree: Tree) -> CommitId {
+        self.merge_with(tree, None)
+    }
+
+    fn merge_with(&mut self, tree: Tree, allows_removals: Option<String>) -> CommitId {
         self.commits += 1;
         let commit: CommitId = format!("{:040x}", self.commits).parse().unwrap();
         self.trees.insert(commit.clone(), tree);
@@ -237,6 +248,7 @@ impl World {
             commit: commit.clone(),
             subject: format!("change {}", self.commits),
             author: "Dana".into(),
+            allows_removals,
             rewritten: false,
         }];
         self.pass(&news);

@@ -1,0 +1,59 @@
+//! A commit cannot take away the check that would refuse it (FR-11, DL-15): the checks of the tree whose gate was last
+//! accepted are asked too, and what fails one waits for a person's word.
+
+use meshplan_schemas::lifecycle::delivery::Code;
+use meshplan_schemas::policy;
+
+use crate::pure::assertions::{Assertion, failures};
+use crate::pure::compose::Composed;
+use crate::pure::decide::Tree;
+use crate::pure::decide::draft::Draft;
+use crate::pure::scope::Scope;
+
+/// Why the delivery waits for a person's word; none where no former check fails on its tree.
+pub(super) fn hold(draft: &Draft<'_>, tree: &Composed) -> Option<(Code, String)> {
+    let accepted = draft.known.snapshot.accepted.get(&Scope::Gate)?;
+    // The gate's digest covers the checks: they are the same then, and the tree has been asked its own.
+    if accepted.digest == tree.gate_digest {
+        return None;
+    }
+    let before = match draft.known.trees.get(&accepted.commit) {
+        Some(Tree::Composed(before)) => before,
+        // What this build cannot read has no checks that it could ask.
+        Some(Tree::Invalid(_) | Tree::Gone(_)) => return None,
+        None => {
+            let commit = accepted.commit.short();
+            let reason = format!("the tree of {commit}, whose checks decide, cannot be read; a go lets this go on");
+            return Some((Code::Approvals, reason));
+        }
+    };
+    let gone: Vec<Assertion> = changed(before, tree).cloned().collect();
+    let policy = policy::parse(&tree.policy).unwrap_or_default();
+    let failed = failures(&gone, tree.nodes.values().map(AsRef::as_ref), &policy);
+    let first = failed.first()?;
+    let reason = format!(
+        "{} ({}:{} of {}), and this commit takes the check away or changes it; a go lets it go on",
+        first.message,
+        first.file,
+        first.line,
+        accepted.commit.short()
+    );
+    Some((Code::Approvals, reason))
+}
+
+/// The former checks that the tree does not have any more as they were, for the note of a delivery that begins.
+pub(super) fn facts(draft: &Draft<'_>, tree: &Composed) -> Vec<(String, String)> {
+    let accepted = draft.known.snapshot.accepted.get(&Scope::Gate);
+    let before = accepted.and_then(|accepted| draft.tree(&accepted.commit));
+    let gone = before.iter().flat_map(|before| changed(before, tree));
+    gone.map(|check| {
+        let text = format!("{} ({}) is gone or changed", check.says.name, check.place());
+        ("Check".to_owned(), text)
+    })
+    .collect()
+}
+
+fn changed<'a>(before: &'a Composed, tree: &'a Composed) -> impl Iterator<Item = &'a Assertion> {
+    let stands = |check: &Assertion| tree.checks.iter().any(|now| now.says == check.says);
+    before.checks.iter().filter(move |check| !stands(check))
+}

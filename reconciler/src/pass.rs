@@ -246,7 +246,8 @@ impl Engine {
         }
         // Where the gate is another, what stood before decides too (DL-15).
         if let Some(accepted) = snapshot.accepted.get(&Scope::Gate) {
-            let other = |tree: &Tree| matches!(tree, Tree::Composed(tree) if tree.gate_digest != accepted.digest);
+            let other =
+                |tree: &Tree| matches!(tree, Tree::Composed(tree) if tree.gate_digest != accepted.digest);
             let commit = &accepted.commit;
             if !trees.contains_key(commit)
                 && trees.values().any(other)

@@ -129,7 +129,10 @@ fn recipient(tree: &SourceTree) -> Result<AgeRecipient, String> {
     let Some((source, file)) = fleet else {
         let of_fleet = findings.iter().filter(|f| f.is_error() && f.file == "fleet.toml");
         let said: Vec<String> = of_fleet.map(|finding| finding.render(false)).collect();
-        return Err(format!("{}\n\nfleet.toml must be read to seal for the reconciler that it names", said.join("\n\n")));
+        return Err(format!(
+            "{}\n\nfleet.toml must be read to seal for the reconciler that it names",
+            said.join("\n\n")
+        ));
     };
     let Some(written) = &file.secrets.recipient else {
         return Err(format!(

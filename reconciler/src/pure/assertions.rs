@@ -115,7 +115,10 @@ pub fn failures<'n>(
             .or_insert_with(|| policy.effective(&node.roles));
         for (at, assertion) in assertions.iter().enumerate() {
             if let Some(why) = assertion.says.refuses(node, policy) {
-                failed.entry(at).or_insert_with(|| (format!("{} {why}", node.name), 0)).1 += 1;
+                failed
+                    .entry(at)
+                    .or_insert_with(|| (format!("{} {why}", node.name), 0))
+                    .1 += 1;
             }
         }
     }
@@ -146,9 +149,14 @@ impl Says {
             }
             Claim::Policy(path, comparison, operand) => {
                 let value = value_at(policy, path);
-                let holds = value.as_ref().is_some_and(|value| compares(value, comparison, operand));
+                let holds = value
+                    .as_ref()
+                    .is_some_and(|value| compares(value, comparison, operand));
                 let words = || match &value {
-                    Some(value) => format!("has {} = {value}, which is not {comparison} {operand}", path.join(".")),
+                    Some(value) => format!(
+                        "has {} = {value}, which is not {comparison} {operand}",
+                        path.join(".")
+                    ),
                     None => format!("has no {}", path.join(".")),
                 };
                 (!holds).then(words)
@@ -156,7 +164,8 @@ impl Says {
             Claim::Never(kind, with) => {
                 let resources = node.modules.values().flat_map(|(_, content)| &content.resources);
                 let mut of_kind = resources.filter(|resource| resource.kind == *kind);
-                let found = of_kind.find(|resource| with.as_ref().is_none_or(|with| is_with(&resource.spec, with)))?;
+                let found = of_kind
+                    .find(|resource| with.as_ref().is_none_or(|with| is_with(&resource.spec, with)))?;
                 let with = match with {
                     Some((key, Some(value))) => format!(" with {key} {value}"),
                     Some((key, None)) => format!(" with {key}"),
@@ -193,7 +202,9 @@ fn compares(value: &Value, comparison: &str, operand: &Value) -> bool {
 
 /// Whether a resource has a key that says something, or just this value under it; `capability` means `capabilities` too.
 fn is_with(spec: &Value, (key, value): &(String, Option<String>)) -> bool {
-    let plural = key.strip_suffix('y').map_or_else(|| format!("{key}s"), |stem| format!("{stem}ies"));
+    let plural = key
+        .strip_suffix('y')
+        .map_or_else(|| format!("{key}s"), |stem| format!("{stem}ies"));
     let Some(there) = spec.get(key).or_else(|| spec.get(plural)) else {
         return false;
     };

@@ -307,15 +307,28 @@ mod tests {
     #[test]
     fn a_trailer_is_a_line_of_the_last_paragraph_and_says_something() {
         for (message, expected) in [
-            ("take it away\n\nAllow-Removals: the old stack is gone\n", Some("the old stack is gone")),
-            ("take it away\r\n\r\nwords\r\n\r\nSigned-off-by: D\r\nallow-removals:  yes: all \r\n", Some("yes: all")),
+            (
+                "take it away\n\nAllow-Removals: the old stack is gone\n",
+                Some("the old stack is gone"),
+            ),
+            (
+                "take it away\r\n\r\nwords\r\n\r\nSigned-off-by: D\r\nallow-removals:  yes: all \r\n",
+                Some("yes: all"),
+            ),
             ("Allow-Removals: a subject is none", None),
-            ("take it away\n\nAllow-Removals: above\n\nand words after it", None),
+            (
+                "take it away\n\nAllow-Removals: above\n\nand words after it",
+                None,
+            ),
             ("take it away\n\nAllow-Removals:\n", None),
             ("take it away\n\nDisallow-Removals: no\n", None),
             ("", None),
         ] {
-            assert_eq!(trailer(message, "Allow-Removals").as_deref(), expected, "{message:?}");
+            assert_eq!(
+                trailer(message, "Allow-Removals").as_deref(),
+                expected,
+                "{message:?}"
+            );
         }
     }
 }

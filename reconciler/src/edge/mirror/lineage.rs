@@ -8,8 +8,8 @@ use jiff::Timestamp;
 use meshplan_schemas::ident::CommitId;
 
 use super::{Mirror, MirrorError, commit_id};
-use crate::pure::news::trailer;
 use crate::pure::news::Known;
+use crate::pure::news::trailer;
 
 /// A commit, as far as a delivery shows it.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -18,11 +18,20 @@ fn ask(check: &str) -> Vec<Finding> {
     let files = [
         ("fleet.toml", FLEET.to_owned()),
         ("modules/web/module.toml", WEB.to_owned()),
-        ("nodes/ace.toml", record(1, "roles = [\"edge\"]\nmodules = [\"web\"]\n")),
+        (
+            "nodes/ace.toml",
+            record(1, "roles = [\"edge\"]\nmodules = [\"web\"]\n"),
+        ),
         ("nodes/bea.toml", record(2, "modules = [\"web\"]\n")),
         ("nodes/cid.toml", record(3, "")),
-        ("policy/base.toml", "[qos]\nartifact_kib_per_sec = 2000\n".to_owned()),
-        ("policy/roles/edge.toml", "[qos]\nartifact_kib_per_sec = 500\n".to_owned()),
+        (
+            "policy/base.toml",
+            "[qos]\nartifact_kib_per_sec = 2000\n".to_owned(),
+        ),
+        (
+            "policy/roles/edge.toml",
+            "[qos]\nartifact_kib_per_sec = 500\n".to_owned(),
+        ),
         ("checks/a.toml", format!("[[check]]\nname = \"asked\"\n{check}\n")),
     ];
     let entries = files.into_iter().map(|(path, text)| {
@@ -46,7 +55,10 @@ fn what_holds_is_silent_and_what_does_not_is_an_error_at_its_line_with_the_nodes
     for (check, expected) in [
         ("role = \"edge\"\nhas = [\"web.conf\"]", None),
         ("node = \"bea\"\nhas = [\"web.conf\", \"web.app\"]", None),
-        ("has = [\"web.conf\"]", Some("the check `asked` fails: cid has no `web.conf`")),
+        (
+            "has = [\"web.conf\"]",
+            Some("the check `asked` fails: cid has no `web.conf`"),
+        ),
         ("policy = \"qos.artifact_kib_per_sec <= 2000\"", None),
         ("policy = \"policy.qos.artifact_kib_per_sec != 501\"", None),
         (
@@ -55,7 +67,9 @@ fn what_holds_is_silent_and_what_does_not_is_an_error_at_its_line_with_the_nodes
         ),
         (
             "policy = \"qos.artifact_kib_per_sec == 500\"",
-            Some("the check `asked` fails: bea has qos.artifact_kib_per_sec = 2000, which is not == 500, and so on 1 more"),
+            Some(
+                "the check `asked` fails: bea has qos.artifact_kib_per_sec = 2000, which is not == 500, and so on 1 more",
+            ),
         ),
         (
             "node = \"ace\"\npolicy = \"scheduler.reconcile_secs < 9\"",
@@ -66,7 +80,9 @@ fn what_holds_is_silent_and_what_does_not_is_an_error_at_its_line_with_the_nodes
         ("never = \"container with devices\"", None),
         (
             "never = \"container with capability NET_ADMIN\"",
-            Some("the check `asked` fails: ace has `web.app`, a container with capability NET_ADMIN, and so on 1 more"),
+            Some(
+                "the check `asked` fails: ace has `web.app`, a container with capability NET_ADMIN, and so on 1 more",
+            ),
         ),
         (
             "role = \"edge\"\nnever = \"container with capabilities\"",
@@ -81,7 +97,11 @@ fn what_holds_is_silent_and_what_does_not_is_an_error_at_its_line_with_the_nodes
         let messages: Vec<&str> = said.iter().map(|finding| finding.message.as_str()).collect();
         assert_eq!(messages, expected.into_iter().collect::<Vec<_>>(), "{check}");
         if let Some(finding) = said.first() {
-            assert_eq!((finding.file.as_str(), finding.line), ("checks/a.toml", 2), "{check}");
+            assert_eq!(
+                (finding.file.as_str(), finding.line),
+                ("checks/a.toml", 2),
+                "{check}"
+            );
         }
     }
 }

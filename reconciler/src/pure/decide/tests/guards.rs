@@ -102,7 +102,11 @@ fn a_commit_cannot_raise_the_bound_that_holds_it() {
 fn a_target_that_another_module_takes_over_is_no_removal() {
     let mut world = world(3, 12);
     let mut renamed = modules(3, 12);
-    let nodes: Vec<_> = renamed.nodes.iter().map(|(id, node)| (*id, (**node).clone())).collect();
+    let nodes: Vec<_> = renamed
+        .nodes
+        .iter()
+        .map(|(id, node)| (*id, (**node).clone()))
+        .collect();
     for (id, mut node) in nodes {
         node.modules = (node.modules.into_iter())
             .map(|(name, (_, content))| {
@@ -117,10 +121,19 @@ fn a_target_that_another_module_takes_over_is_no_removal() {
             .collect();
         assert!(renamed.nodes.replace(&id, node.into()));
     }
-    renamed.sources = renamed.sources.into_iter().map(|(n, d)| (format!("{n}-two").parse().unwrap(), d)).collect();
+    renamed.sources = renamed
+        .sources
+        .into_iter()
+        .map(|(n, d)| (format!("{n}-two").parse().unwrap(), d))
+        .collect();
     let commit = world.merge(renamed);
     world.run(300);
-    assert_eq!(world.state(&commit), State::Delivered, "{:?}", world.codes(&commit));
+    assert_eq!(
+        world.state(&commit),
+        State::Delivered,
+        "{:?}",
+        world.codes(&commit)
+    );
 }
 
 // holds: FR-12
@@ -135,7 +148,9 @@ fn nodes_that_vanish_are_counted_against_the_fleet() {
     world.run(30);
     assert_eq!(world.state(&two), State::Held);
     assert!(
-        world.archive[&two].reason.starts_with("it takes 2 of 12 nodes out of the fleet, and 1 may go"),
+        world.archive[&two]
+            .reason
+            .starts_with("it takes 2 of 12 nodes out of the fleet, and 1 may go"),
         "{}",
         world.archive[&two].reason
     );
@@ -169,7 +184,9 @@ fn a_check_that_a_commit_takes_away_still_holds_it_when_it_fails() {
     assert_eq!(world.state(&commit), State::Held);
     let reason = world.archive[&commit].reason.clone();
     assert!(
-        reason.starts_with("the check `b is there` fails: n1 has no `b.conf`, and so on 2 more (checks/a.toml:2 of"),
+        reason.starts_with(
+            "the check `b is there` fails: n1 has no `b.conf`, and so on 2 more (checks/a.toml:2 of"
+        ),
         "{reason}"
     );
     // Taking its place with a commit that no longer touches the check launders nothing.
@@ -195,5 +212,10 @@ fn a_check_that_a_commit_takes_away_still_holds_it_when_it_fails() {
     without.gate_digest = meshplan_schemas::digest::Digest::of(b"without");
     let commit = world.merge(without);
     world.run(300);
-    assert_eq!(world.state(&commit), State::Delivered, "{:?}", world.codes(&commit));
+    assert_eq!(
+        world.state(&commit),
+        State::Delivered,
+        "{:?}",
+        world.codes(&commit)
+    );
 }

@@ -23,7 +23,8 @@ pub(super) fn hold(draft: &Draft<'_>, tree: &Composed) -> Option<(Code, String)>
         Some(Tree::Invalid(_) | Tree::Gone(_)) => return None,
         None => {
             let commit = accepted.commit.short();
-            let reason = format!("the tree of {commit}, whose checks decide, cannot be read; a go lets this go on");
+            let reason =
+                format!("the tree of {commit}, whose checks decide, cannot be read; a go lets this go on");
             return Some((Code::Approvals, reason));
         }
     };

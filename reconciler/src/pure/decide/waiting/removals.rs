@@ -108,7 +108,10 @@ fn of(draft: &Draft<'_>, delivery: &Delivery, tree: &Composed) -> Removals {
                 continue;
             };
             gone.extend(targets.of(*digest, before).clone());
-            for target in after(module).iter().flat_map(|content| content.resources.iter().map(target)) {
+            for target in after(module)
+                .iter()
+                .flat_map(|content| content.resources.iter().map(target))
+            {
                 gone.remove(&target);
             }
         }
@@ -116,7 +119,11 @@ fn of(draft: &Draft<'_>, delivery: &Delivery, tree: &Composed) -> Removals {
             continue;
         }
         let all: BTreeSet<&ModuleName> = modules.keys().copied().chain(node.modules.keys()).collect();
-        for target in all.into_iter().filter_map(after).flat_map(|content| content.resources.iter().map(target)) {
+        for target in all
+            .into_iter()
+            .filter_map(after)
+            .flat_map(|content| content.resources.iter().map(target))
+        {
             gone.remove(&target);
         }
         if !gone.is_empty() {
@@ -134,7 +141,9 @@ impl Targets {
     fn of(&mut self, digest: Digest, content: &ModuleContent) -> &BTreeMap<String, String> {
         self.0.entry(digest).or_insert_with(|| {
             let standing = content.resources.iter().filter(|resource| stands(resource));
-            standing.map(|resource| (target(resource), resource.name.to_string())).collect()
+            standing
+                .map(|resource| (target(resource), resource.name.to_string()))
+                .collect()
         })
     }
 }
@@ -151,7 +160,11 @@ fn target(resource: &Resource) -> String {
         Some(path) => path.to_owned(),
         None => {
             let name = ["name", "unit", "interface", "key"].into_iter().find_map(text);
-            format!("{} {}", resource.kind, name.map_or_else(|| resource.name.to_string(), str::to_owned))
+            format!(
+                "{} {}",
+                resource.kind,
+                name.map_or_else(|| resource.name.to_string(), str::to_owned)
+            )
         }
     }
 }
@@ -163,7 +176,10 @@ impl Removals {
             .map(|plan| plan.as_ref().map(|plan| plan.max_removals).unwrap_or_default())
             .collect();
         let resources = bounds.iter().map(|bound| bound.resources).min()?;
-        let nodes = bounds.iter().map(|bound| resolve(bound.nodes, self.of).max(1)).min()?;
+        let nodes = bounds
+            .iter()
+            .map(|bound| resolve(bound.nodes, self.of).max(1))
+            .min()?;
         if self.nodes.len() > nodes {
             return Some(format!(
                 "it takes {} of {} nodes out of the fleet, and {nodes} may go without a word",
@@ -173,12 +189,19 @@ impl Removals {
         }
         let most = (self.resources.iter())
             .filter(|(_, gone)| u32::try_from(gone.len()).unwrap_or(u32::MAX) > resources)
-            .max_by_key(|(_, gone)| gone.len());
+            .min_by_key(|(_, gone)| std::cmp::Reverse(gone.len()));
         most.map(|(id, gone)| {
-            let node = tree.nodes.get(id).map_or_else(|| id.to_string(), |node| node.name.to_string());
+            let node = tree
+                .nodes
+                .get(id)
+                .map_or_else(|| id.to_string(), |node| node.name.to_string());
             let named: Vec<&str> = gone.iter().take(NAMED).map(String::as_str).collect();
             let more = gone.len().saturating_sub(NAMED);
-            let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+            let more = if more > 0 {
+                format!(" and {more} more")
+            } else {
+                String::new()
+            };
             format!(
                 "it takes {} resources from {node} ({}{more}), and {resources} may go without a word",
                 gone.len(),

@@ -61,6 +61,15 @@ macro_rules! kinds {
                 }
             }
 
+            /// The keys that the fields of a kind are written under; none for a word that is no kind.
+            #[must_use]
+            pub fn keys(word: &str) -> Option<&'static [&'static str]> {
+                match word {
+                    $( $word => Some(<$spec>::KEYS), )+
+                    _ => None,
+                }
+            }
+
             fn spec(self) -> Result<serde_json::Value, serde_json::Error> {
                 match self {
                     $( Self::$kind(spec) => serde_json::to_value(spec), )+
@@ -164,6 +173,28 @@ impl Kind {
             _ => None,
         }
     }
+}
+
+impl File {
+    /// The keys that its fields are written under.
+    pub const KEYS: &'static [&'static str] = &[
+        "path", "content", "mode", "owner", "group", "restarts", "reloads", "runs", "validate",
+    ];
+}
+
+impl Directory {
+    /// The keys that its fields are written under.
+    pub const KEYS: &'static [&'static str] = &["path", "mode", "owner", "group"];
+}
+
+impl Link {
+    /// The keys that its fields are written under.
+    pub const KEYS: &'static [&'static str] = &["path", "target"];
+}
+
+impl Probe {
+    /// The keys that its fields are written under.
+    pub const KEYS: &'static [&'static str] = &["ask", "timeout_secs"];
 }
 
 /// A file (HK-1).
@@ -283,4 +314,34 @@ pub enum Ask {
     Unit(String),
     /// A container by its name; what its own healthcheck says.
     Container(String),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The keys of the kinds that are written by hand are those of their types; the others come from one list.
+    #[test]
+    fn the_keys_of_a_kind_are_those_that_it_is_written_with() {
+        let of = |schema: schemars::Schema| -> Vec<String> {
+            let keys = schema
+                .get("properties")
+                .and_then(serde_json::Value::as_object)
+                .unwrap();
+            keys.keys().cloned().collect()
+        };
+        for (word, schema) in [
+            ("file", schemars::schema_for!(File)),
+            ("directory", schemars::schema_for!(Directory)),
+            ("link", schemars::schema_for!(Link)),
+            ("probe", schemars::schema_for!(Probe)),
+        ] {
+            let mut keys: Vec<&str> = Kind::keys(word).unwrap().to_vec();
+            keys.sort_unstable();
+            assert_eq!(keys, of(schema), "{word}");
+        }
+        assert!(Kind::WORDS.iter().all(|word| Kind::keys(word).is_some()));
+        assert!(Kind::keys("container").unwrap().contains(&"capabilities"));
+        assert_eq!(Kind::keys("nothing"), None);
+    }
 }

@@ -22,6 +22,11 @@ macro_rules! wire {
                 pub $opt: $opt_type,
             )+
         }
+
+        impl $name {
+            /// The keys that its fields are written under.
+            pub const KEYS: &'static [&'static str] = &[$(stringify!($opt)),+];
+        }
     };
     (
         $(#[doc = $doc:literal])+
@@ -39,6 +44,12 @@ macro_rules! wire {
                 #[serde(default, skip_serializing_if = "crate::resource::wire_table::says_nothing")]
                 pub $opt: $opt_type,
             )+ )?
+        }
+
+        impl $name {
+            /// The keys that its fields are written under.
+            pub const KEYS: &'static [&'static str] =
+                &[$(stringify!($field),)* $($(stringify!($opt)),+)?];
         }
     };
 }

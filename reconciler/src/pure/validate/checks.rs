@@ -4,6 +4,7 @@ use meshplan_schemas::document::checks::{CheckFile, Never, Operand, PolicyClaim}
 use meshplan_schemas::document::published;
 use meshplan_schemas::document::read::At;
 use meshplan_schemas::finding::{Finding, Source, did_you_mean};
+use meshplan_schemas::resource::Kind;
 use serde_json::Value;
 
 use super::Names;
@@ -14,7 +15,6 @@ pub(super) fn check(documents: &Documents, names: &Names, findings: &mut Vec<Fin
         return;
     }
     let policy = published::value("policy");
-    let module = published::value("module");
     for document in documents.checks.values() {
         let mut seen: Vec<&str> = Vec::new();
         for At { value: check, .. } in document.read.iter().flat_map(|file| &file.checks) {
@@ -36,7 +36,7 @@ pub(super) fn check(documents: &Documents, names: &Names, findings: &mut Vec<Fin
                 findings.push(source.error(claim.span.clone(), why).maybe_help(help));
             }
             if let Some(never) = &check.never
-                && let Some((why, help)) = never_misses(&module, &never.value)
+                && let Some((why, help)) = never_misses(&never.value)
             {
                 findings.push(source.error(never.span.clone(), why).maybe_help(help));
             }
@@ -129,17 +129,21 @@ fn claim_fits(policy: &Value, claim: &PolicyClaim) -> Result<(), (String, Option
     })
 }
 
-/// Why no resource could ever be such a one.
-fn never_misses(module: &Value, never: &Never) -> Option<(String, Option<String>)> {
+/// Why no resource could ever be such a one: it is asked of what a node is given, by the keys that stand there.
+fn never_misses(never: &Never) -> Option<(String, Option<String>)> {
     let (key, _) = never.with.as_ref()?;
-    let keys = module["properties"][&never.kind]["items"]["properties"].as_object()?;
+    let keys = Kind::keys(&never.kind)?;
     // `with capability X` reads better than `with capabilities X`, and means the same.
     let known = keys
-        .keys()
-        .any(|k| k == key || singular(k).as_deref() == Some(key));
+        .iter()
+        .any(|k| *k == key || singular(k).as_deref() == Some(key));
     (!known).then(|| {
-        let near = did_you_mean(key, keys.keys().map(String::as_str));
-        (format!("the kind `{}` has no key `{key}`", never.kind), near)
+        let near = did_you_mean(key, keys.iter().copied())
+            .unwrap_or_else(|| format!("a {} has {}", never.kind, keys.join(", ")));
+        (
+            format!("the kind `{}` has no key `{key}`", never.kind),
+            Some(near),
+        )
     })
 }
 

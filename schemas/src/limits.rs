@@ -30,9 +30,7 @@ pub const SIGNATURES: usize = 64;
 pub const KEY_ID_BYTES: usize = 256;
 /// The largest message inside a session, in bytes.
 pub const MESSAGE_BYTES: usize = 24 * 1024 * 1024;
-/// What a reconciler reads from a session at once, in bytes: the largest part of what a session costs it (LK-1).
-pub const SESSION_READ_BYTES: usize = 2048;
-/// The longest frame that a host sends: with its head it fits what is read at once, so that the buffer never grows.
+/// The longest frame that a host sends, in bytes: a reconciler holds one for each session whose host is speaking (LK-1).
 pub const HOST_FRAME_BYTES: usize = 2000;
 /// The largest message of a machine that only enrols, in bytes (LK-3).
 pub const ENROLMENT_REQUEST_BYTES: usize = 16 * 1024;

@@ -18,13 +18,15 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use axum::Router;
-use axum::extract::ws::{CloseFrame, Message, WebSocket, WebSocketUpgrade};
+use axum::body::Body;
 use axum::extract::{ConnectInfo, State};
-use axum::http::{HeaderValue, StatusCode, header, request::Parts};
+use axum::http::{HeaderValue, Request as HttpRequest, StatusCode, header, request::Parts};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::get;
+use hyper::upgrade::Upgraded;
+use hyper_util::rt::TokioIo;
 use meshplan_schemas::ident::{FleetName, NodeId};
-use meshplan_schemas::limits::{ENROLMENT_REQUEST_BYTES, MESSAGE_BYTES, SESSION_READ_BYTES};
+use meshplan_schemas::limits::ENROLMENT_REQUEST_BYTES;
 use meshplan_schemas::session::{LinkSecret, Protocol, Request, SessionError};
 use meshplan_schemas::wire::ToHost;
 use tokio::sync::{Semaphore, mpsc, watch};
@@ -255,7 +257,7 @@ impl Handle {
     }
 }
 
-async fn upgrade(State(mesh): State<Mesh>, parts: Parts, socket: WebSocketUpgrade) -> Response {
+async fn upgrade(State(mesh): State<Mesh>, parts: Parts) -> Response {
     let address = parts
         .extensions
         .get::<ConnectInfo<SocketAddr>>()
@@ -267,19 +269,32 @@ async fn upgrade(State(mesh): State<Mesh>, parts: Parts, socket: WebSocketUpgrad
             .insert(header::RETRY_AFTER, HeaderValue::from_static("5"));
         return response;
     }
-    socket
-        .read_buffer_size(SESSION_READ_BYTES)
-        .write_buffer_size(0)
-        .max_write_buffer_size(MESSAGE_BYTES)
-        // A frame of the session is one Noise message.
-        .max_message_size(65_535)
-        .max_frame_size(65_535)
-        .on_upgrade(move |socket| async move { mesh.open(socket, address).await })
+    let mut request = HttpRequest::from_parts(parts, ());
+    let response = match tungstenite::handshake::server::create_response(&request) {
+        Ok(response) => response.map(|()| Body::empty()),
+        Err(why) => {
+            let why = format!("hosts open their sessions here, with a WebSocket: {why}\n");
+            return (
+                StatusCode::UPGRADE_REQUIRED,
+                [(header::CONNECTION, "upgrade"), (header::UPGRADE, "websocket")],
+                why,
+            )
+                .into_response();
+        }
+    };
+    let upgraded = hyper::upgrade::on(&mut request);
+    tokio::spawn(async move {
+        match upgraded.await {
+            Ok(socket) => mesh.open(TokioIo::new(socket), address).await,
+            Err(why) => tracing::debug!(%address, %why, "a connection ended before its session"),
+        }
+    });
+    response
 }
 
 impl Mesh {
-    async fn open(self, socket: WebSocket, address: IpAddr) {
-        let mut carrier = Carrier::new(socket, self.shared.limits);
+    async fn open(self, socket: TokioIo<Upgraded>, address: IpAddr) {
+        let mut carrier = Carrier::new(socket, self.shared.limits.write, self.shared.limits.idle);
         let Ok(permit) = self.shared.handshakes.try_acquire() else {
             return carrier.close(close::LATER, "too many at once").await;
         };
@@ -309,13 +324,5 @@ impl Mesh {
     }
 }
 
-fn closing(code: u16, why: &str) -> Message {
-    Message::Close(Some(CloseFrame {
-        code,
-        // RFC 6455, section 5.5: a control frame holds 125 bytes, two of them the code.
-        reason: why.chars().take(100).collect::<String>().into(),
-    }))
-}
-
 // The longest request of an enrolment is no longer than a frame may be, so the carrier's bound holds for both protocols.
-const _: () = assert!(ENROLMENT_REQUEST_BYTES < 65_535);
+const _: () = assert!(ENROLMENT_REQUEST_BYTES < carrier::MESSAGE_BYTES);

@@ -38,9 +38,6 @@ impl End {
     }
 }
 
-// RFC 6455, section 5.2: two bytes, two of length, four of mask.
-const _: () = assert!(HOST_FRAME_BYTES + 8 <= crate::limits::SESSION_READ_BYTES);
-
 const MORE: u8 = 1;
 const REKEY: u8 = 2;
 

@@ -283,6 +283,10 @@ impl Compose<'_> {
     fn named(&mut self, resource: &mut Resource, key: &'static str, node: &Node, what: &str) {
         for (span, pair) in pairs(node) {
             match pair {
+                Ok((name, value)) if key == "env" => {
+                    let place = self.place(&span);
+                    self.draft.variable(resource, (&name, &value), &place);
+                }
                 Ok((name, value)) => {
                     let place = self.place(&span);
                     resource.pair(key, &name, TomlValue::from(value), &place);

@@ -78,6 +78,22 @@ impl Draft {
         self.left_out.push(place.left(what, why));
     }
 
+    /// A variable of the environment, unless it is one that no repository should hold in clear: it is named then, and
+    /// its value is not.
+    pub(super) fn variable(&mut self, resource: &mut Resource, (name, value): (&str, &str), place: &Place) {
+        if !shorthand::is_secret(name, value) {
+            resource.pair("env", name, value, place);
+            return;
+        }
+        let what = format!("the variable `{name}` of the {} `{}`", resource.kind, resource.id);
+        let why = "by its name it is a secret, and everybody who reads the repository would read it";
+        let help =
+            "keep it with `meshplan secret set`, as a file with `NAME=value`, and name that in `env_secrets`";
+        let mut finding = place.left(&what, why).help(help);
+        finding.source = finding.source.replace(value, "...");
+        self.left_out.push(finding);
+    }
+
     /// An id for this name that no resource has yet.
     pub(super) fn id_for(&mut self, name: &str, kind: &str) -> String {
         let id = shorthand::id(name);

@@ -156,7 +156,7 @@ impl Quadlet<'_> {
             "ContainerName" => container.set("name", line.text()?, place),
             "Exec" => container.list("command", line.words()?, place),
             "Entrypoint" => container.list("entrypoint", line.words()?, place),
-            "Environment" => systemd::environment(line, container)?,
+            "Environment" => systemd::environment(line, container, &mut self.draft)?,
             "EnvironmentFile" => systemd::environment_file(line, container)?,
             "Label" => label(line, container)?,
             "Volume" => {

@@ -4,6 +4,8 @@ use toml_edit::{InlineTable, Value};
 
 /// The most ports of one range.
 const RANGE: u16 = 64;
+/// The longest that a document can say, in seconds: for what has no limit where it comes from.
+pub(super) const FOR_EVER_SECS: i64 = 315_360_000;
 /// Go's units, and compose's, in milliseconds.
 pub(super) const GO: &[(&str, u64)] = &[("ms", 1), ("s", 1000), ("m", 60_000), ("h", 3_600_000)];
 /// systemd.time(7)'s units, in milliseconds.
@@ -359,4 +361,22 @@ pub(super) fn host_value(name: &str, address: &str) -> Result<Value, String> {
     table.insert("name", name.into());
     table.insert("address", address.into());
     Ok(Value::InlineTable(table))
+}
+
+/// Whether a variable of this name holds what nobody should read in a repository.
+pub(super) fn is_secret(name: &str, value: &str) -> bool {
+    let name = name.to_ascii_uppercase();
+    let words = [
+        "PASSWORD",
+        "PASSWD",
+        "PASSPHRASE",
+        "SECRET",
+        "TOKEN",
+        "CREDENTIAL",
+    ];
+    let ends = ["_PASS", "_PWD", "_KEY", "APIKEY"];
+    // What ends so names a file that holds it.
+    let elsewhere = name.ends_with("_FILE") || name.ends_with("_PATH");
+    let sounds = words.iter().any(|word| name.contains(word)) || ends.iter().any(|end| name.ends_with(end));
+    sounds && !elsewhere && !value.is_empty()
 }

@@ -126,12 +126,10 @@ fn end(lines: &mut Vec<Line>, line: Line) {
 }
 
 /// `Environment=`: assignments with quotes around each.
-pub(super) fn environment(line: &Line, resource: &mut Resource) -> Result<(), String> {
+pub(super) fn environment(line: &Line, resource: &mut Resource, draft: &mut Draft) -> Result<(), String> {
     for word in line.words()? {
-        let (name, value) = word
-            .split_once('=')
-            .ok_or_else(|| format!("`{word}` is no `NAME=value`"))?;
-        resource.pair("env", name, value, &line.place);
+        let (name, value) = word.split_once('=').ok_or("a word of it is no `NAME=value`")?;
+        draft.variable(resource, (name, value), &line.place);
     }
     Ok(())
 }

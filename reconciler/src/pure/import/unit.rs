@@ -4,18 +4,15 @@ use meshplan_schemas::finding::{Finding, Source};
 
 use super::Request;
 use super::draft::{Draft, Place, Resource};
-use super::shorthand::{self, SYSTEMD};
+use super::shorthand::{self, FOR_EVER_SECS, SYSTEMD};
 use super::systemd::{self, Line};
 
-/// The longest that a run may take, in seconds: where systemd says "for ever".
-const FOR_EVER_SECS: i64 = 315_360_000;
 /// systemd's own limit for a start and a stop, in seconds.
 const SYSTEMD_SECS: i64 = 90;
 
 /// What is known once all lines are read.
 #[derive(Default)]
 struct Seen {
-    commands: usize,
     oneshot: Option<Place>,
     restart: Option<Place>,
     privileges: bool,
@@ -62,7 +59,7 @@ pub(super) fn read(request: &Request<'_>) -> Result<Draft, Finding> {
     let mut seen = Seen::default();
     for line in systemd::read(service)? {
         let carried = if line.section == "Service" {
-            carry(&line, &mut process, &mut seen)
+            carry(&line, &mut process, &mut seen, &mut draft)
         } else {
             systemd::around(&mut draft, &line)
         };
@@ -83,7 +80,7 @@ fn file_stem(source: &Source) -> String {
     file.rsplit_once('.').map_or(file, |(stem, _)| stem).to_owned()
 }
 
-fn carry(line: &Line, process: &mut Resource, seen: &mut Seen) -> Result<(), String> {
+fn carry(line: &Line, process: &mut Resource, seen: &mut Seen, draft: &mut Draft) -> Result<(), String> {
     let place = &line.place;
     match line.key.as_str() {
         "Type" => match line.text()?.as_str() {
@@ -96,9 +93,8 @@ fn carry(line: &Line, process: &mut Resource, seen: &mut Seen) -> Result<(), Str
             }
         },
         "ExecStart" => {
-            seen.commands += 1;
-            if seen.commands > 1 {
-                return Err("a process has one command: the first is kept".to_owned());
+            if process.has("command") {
+                return Err("a process has one command, and has one already".to_owned());
             }
             process.list("command", command(line)?, place);
         }
@@ -111,7 +107,7 @@ fn carry(line: &Line, process: &mut Resource, seen: &mut Seen) -> Result<(), Str
             }
             process.set("working_directory", path, place);
         }
-        "Environment" => systemd::environment(line, process)?,
+        "Environment" => systemd::environment(line, process, draft)?,
         "EnvironmentFile" => systemd::environment_file(line, process)?,
         "Restart" => {
             systemd::restart(line, process)?;
@@ -123,6 +119,8 @@ fn carry(line: &Line, process: &mut Resource, seen: &mut Seen) -> Result<(), Str
             process.set("timeout_secs", time(line)?, place);
             process.set("stop_secs", time(line)?, place);
         }
+        // That there is no limit is what is meant where none is said.
+        "MemoryMax" | "TasksMax" if line.value == "infinity" => {}
         "MemoryMax" => {
             let mib = shorthand::mebibytes(&line.text()?)?;
             process.pair("limits", "memory_mib", mib, place);

@@ -1,7 +1,7 @@
 //! A service of a compose file as a container.
 
 use super::super::draft::{Place, Resource};
-use super::super::shorthand::{self, GO, Mount, Quotes};
+use super::super::shorthand::{self, FOR_EVER_SECS, GO, Mount, Quotes};
 use super::{Compose, Key, Node, Value, several, table, text, truth};
 
 /// The capabilities that Docker gives to a container.
@@ -438,6 +438,7 @@ impl Service<'_, '_> {
             // The next one waits for its end.
             self.resource.forget("restart");
             self.resource.set("run", "once", place);
+            self.resource.set("timeout_secs", FOR_EVER_SECS, place);
         } else if !self.resource.has("restart") {
             self.resource.set("restart", "never", place);
         }

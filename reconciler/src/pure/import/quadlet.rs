@@ -271,8 +271,8 @@ impl Quadlet<'_> {
             match shorthand::capabilities(GIVEN, &seen.added, &seen.dropped) {
                 Ok(names) => container.list("capabilities", names, &place),
                 Err(why) => {
-                    self.draft
-                        .leave(&place, "`AddCapability`, `DropCapability` of `[Container]`", &why)
+                    let what = "`AddCapability`, `DropCapability` of `[Container]`";
+                    self.draft.leave(&place, what, &why);
                 }
             }
         }

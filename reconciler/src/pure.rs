@@ -13,6 +13,7 @@ pub mod enrol;
 pub mod example;
 pub mod freshness;
 pub mod hearing;
+pub mod import;
 pub mod journal;
 pub mod lint;
 pub mod news;

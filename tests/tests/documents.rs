@@ -102,6 +102,8 @@ fn whoever_follows_the_page_of_the_fleet_repository_sees_what_it_says() -> Resul
     let said = follow("docs/fleet-repo.md", home.path())?;
     for words in [
         "did you mean `base`?",
+        "`build` of the service `web` cannot be carried over: meshplan runs images that are built",
+        "modules/shop/module.toml: 4 resources from ../shop/compose.yaml; 1 thing not carried over",
         "module web comes to",
         "secrets/db-password.age: new; only the reconciler can open it",
         "the fleet generated composes: 300 nodes",

@@ -107,6 +107,13 @@ pub(super) fn vars(subject: &Subject<'_>) -> Vec<Finding> {
         .values()
         .flat_map(|module| module.file.settings.0.keys().map(String::as_str))
         .collect();
+    // A private network reads each node's address by the name of a value.
+    let of_networks: BTreeSet<&str> = (modules.values())
+        .flat_map(|module| &module.file.private_networks)
+        .flat_map(|network| [Some(&network.address_var), network.endpoint_var.as_ref()])
+        .flatten()
+        .map(|var| var.value.0.as_str())
+        .collect();
     let texts: Vec<&str> = modules.values().flat_map(templates).collect();
     if texts.iter().any(|text| takes_all(text, "vars")) {
         return Vec::new();
@@ -124,7 +131,9 @@ pub(super) fn vars(subject: &Subject<'_>) -> Vec<Finding> {
     for (source, vars) in of_fleet.into_iter().chain(of_nodes) {
         for (name, at) in &vars.0 {
             let read = *read.entry(name).or_insert_with(|| {
-                declared.contains(name.as_str()) || texts.iter().any(|text| names(text, name))
+                declared.contains(name.as_str())
+                    || of_networks.contains(name.as_str())
+                    || texts.iter().any(|text| names(text, name))
             });
             if !read {
                 unread.entry(name).or_insert((source, at, 0)).2 += 1;

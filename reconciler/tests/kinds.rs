@@ -152,7 +152,7 @@ fn every_kind_composes_and_reads_back_with_its_names_resolved() {
         unreachable!("these are processes")
     };
     assert_eq!(
-        (step.run, step.restart, &step.command[0][..]),
+        (step.run, step.restart, step.command[0].as_str()),
         (Run::Once, Restart::Never, "./migrate")
     );
     assert_eq!(

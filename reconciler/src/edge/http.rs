@@ -5,6 +5,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
 use axum::Router;
+use axum::serve::ListenerExt as _;
 use tokio::net::{TcpListener, UnixListener};
 use tokio_util::sync::CancellationToken;
 
@@ -53,6 +54,12 @@ pub async fn serve_tcp(
 ) -> std::io::Result<()> {
     let router = hooks.merge(mesh).merge(operator::local(operator::reads(counter)));
     let service = router.into_make_service_with_connect_info::<SocketAddr>();
+    // An order is a few small writes: none of them waits for the other side's acknowledgement of the one before.
+    let listener = listener.tap_io(|socket| {
+        if let Err(error) = socket.set_nodelay(true) {
+            tracing::debug!(%error, "a connection keeps its small writes back");
+        }
+    });
     axum::serve(listener, service)
         .with_graceful_shutdown(stop.cancelled_owned())
         .await

@@ -219,7 +219,8 @@ fn is_with(spec: &Value, (key, value): &(String, Option<String>)) -> bool {
     };
     let is = |value: &Value| match value {
         Value::String(text) => text == wanted,
-        Value::Bool(_) | Value::Number(_) => value.to_string() == *wanted,
+        Value::Bool(flag) => wanted.parse() == Ok(*flag),
+        Value::Number(number) => wanted.parse().ok().as_ref() == Some(number),
         _ => false,
     };
     match there {

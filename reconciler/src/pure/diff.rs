@@ -62,6 +62,9 @@ pub struct Beside<'a> {
     pub again: bool,
 }
 
+/// What a node merges policy by: roles, adopted, take.
+type MergedBy<'a> = (&'a [RoleName], bool, &'a [ModuleName]);
+
 /// The content of the `policy` scope on each node of a tree under a policy text, with its digest.
 ///
 /// # Errors
@@ -72,8 +75,7 @@ pub fn policy_on_nodes(
 ) -> Result<BTreeMap<NodeId, (Digest, Arc<PolicyOnNode>)>, serde_json::Error> {
     let policy = policy::parse(text).unwrap_or_default();
     // Nodes that policy is merged by alike have the same content: merge, and take its digest, once for all of them.
-    let mut merged: BTreeMap<(&[RoleName], bool, &[ModuleName]), (Digest, Arc<PolicyOnNode>)> =
-        BTreeMap::new();
+    let mut merged: BTreeMap<MergedBy<'_>, (Digest, Arc<PolicyOnNode>)> = BTreeMap::new();
     let mut out = BTreeMap::new();
     for node in tree.nodes.values() {
         let alike = (node.roles.as_slice(), node.adopted, node.take.as_slice());

@@ -151,7 +151,7 @@ mod tests {
 
     /// `New` as numbers, with `!` behind the one that is marked as rewritten.
     fn said(judged: &Judged) -> String {
-        let number = |id: &CommitId| u8::from_str_radix(&id.as_str()[38..], 16).unwrap();
+        let number = |id: &CommitId| u8::from_str_radix(id.as_str().trim_start_matches('0'), 16).unwrap();
         match judged {
             Judged::Gone => "gone".to_owned(),
             Judged::Nothing => "nothing".to_owned(),

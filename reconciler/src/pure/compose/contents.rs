@@ -95,6 +95,16 @@ struct OfNode {
 /// Renderings that failed: by module and reason the first node, and how many.
 type Failed = BTreeMap<(ModuleName, RenderError), (NodeName, usize)>;
 
+/// What is taken over from another tree.
+struct Carried {
+    /// The modules of this tree, with what was made of them where it stands.
+    contents: Contents,
+    /// The modules of which nothing has changed that nodes could see.
+    steady: HashSet<ModuleName>,
+    /// The nodes of the other.
+    nodes: HashMap<NodeId, OfNode>,
+}
+
 /// One node made.
 struct NodeMade {
     composed: ComposedNode,
@@ -111,7 +121,11 @@ impl Contents {
         validated: &Validated,
         before: Option<(&Validated, Self)>,
     ) -> Result<(Self, Vec<Finding>), Vec<Finding>> {
-        let (mut contents, steady, mut known) = Self::carried_over(validated, before)?;
+        let Carried {
+            mut contents,
+            steady,
+            nodes: mut known,
+        } = Self::carried_over(validated, before)?;
         let mut budget = Budget::after(contents.bytes);
         let shared = Shared::of(validated, contents.read_all_nodes());
         let mut failed = Failed::new();
@@ -168,7 +182,7 @@ impl Contents {
         validated: &Validated,
         records: impl Iterator<Item = &'r Record>,
     ) -> Result<Vec<Result<ComposedNode, Vec<Finding>>>, Vec<Finding>> {
-        let (mut contents, ..) = Self::carried_over(validated, None)?;
+        let Carried { mut contents, .. } = Self::carried_over(validated, None)?;
         let shared = Shared::of(validated, contents.read_all_nodes());
         let made = records.map(|record| {
             let mut failed = Failed::new();
@@ -191,12 +205,11 @@ impl Contents {
         said.collect()
     }
 
-    /// The modules of a tree, with what was made of another where nothing of it has changed; the names of those; and the
-    /// nodes of the other.
+    /// What of another tree can be taken over.
     fn carried_over(
         validated: &Validated,
         before: Option<(&Validated, Self)>,
-    ) -> Result<(Self, HashSet<ModuleName>, HashMap<NodeId, OfNode>), Vec<Finding>> {
+    ) -> Result<Carried, Vec<Finding>> {
         let (before, mut former) = before.unzip();
         let same_fleet = before.is_some_and(|b| {
             b.fleet().fleet == validated.fleet().fleet && b.fleet_vars() == validated.fleet_vars()
@@ -257,7 +270,11 @@ impl Contents {
         let nodes = former.map(|former| former.nodes).unwrap_or_default();
         let made = contents.modules.values().flat_map(|module| module.made.values());
         contents.bytes = made.map(|on_node| on_node.bytes).sum();
-        Ok((contents, steady, nodes))
+        Ok(Carried {
+            contents,
+            steady,
+            nodes,
+        })
     }
 
     /// The node composed.

@@ -15,6 +15,9 @@ use meshplan_schemas::key::{SigningKey, TransportKey};
 use super::Names;
 use crate::pure::parse::{Documents, NodeDocument};
 
+/// Modules and roles that a record names.
+type Named<'d> = (Vec<&'d ModuleName>, Vec<&'d RoleName>);
+
 /// The modules of each record, in the order of the records: its own, and those that its roles bring. Records that name
 /// the same share one set.
 pub(super) fn memberships(documents: &Documents) -> Vec<Arc<BTreeSet<ModuleName>>> {
@@ -25,7 +28,7 @@ pub(super) fn memberships(documents: &Documents) -> Vec<Arc<BTreeSet<ModuleName>
             brought.entry(&role.value).or_default().push(name);
         }
     }
-    let mut made: HashMap<(Vec<&ModuleName>, Vec<&RoleName>), Arc<BTreeSet<ModuleName>>> = HashMap::new();
+    let mut made: HashMap<Named<'_>, Arc<BTreeSet<ModuleName>>> = HashMap::new();
     (documents.nodes.iter())
         .map(|node| {
             let file = node.document.read.as_ref();

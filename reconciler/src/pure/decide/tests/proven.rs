@@ -20,7 +20,7 @@ fn change(tree: &mut Composed, n: u128, with: impl FnOnce(&mut ComposedNode)) {
 fn with_own(nodes: u128, modules: &Modules, n: u128, own: &[&str]) -> Composed {
     let mut tree = tree(nodes, "one", modules);
     change(&mut tree, n, |node| {
-        node.modules.retain(|name, _| own.contains(&name.as_str()))
+        node.modules.retain(|name, _| own.contains(&name.as_str()));
     });
     tree
 }

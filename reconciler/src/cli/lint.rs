@@ -82,7 +82,10 @@ pub fn run(args: &Args, json: bool, color: bool, out: &mut dyn Write) -> anyhow:
         match (errors.len(), found.len()) {
             (0, 0) => writeln!(out, "nothing to say")?,
             (0, count) => writeln!(out, "{count} to think about; `--allow RULE` leaves one out")?,
-            (count, _) => writeln!(out, "refused: {count} errors; `meshplan check` says the same")?,
+            (count, _) => {
+                let errors = check::counted(count, "error");
+                writeln!(out, "refused: {errors}; `meshplan check` says the same")?;
+            }
         }
     }
     Ok(if ok { Exit::Done } else { Exit::No })

@@ -108,12 +108,6 @@ fn of(draft: &Draft<'_>, delivery: &Delivery, tree: &Composed) -> Removals {
                 continue;
             };
             gone.extend(targets.of(*digest, before).clone());
-            for target in after(module)
-                .iter()
-                .flat_map(|content| content.resources.iter().map(target))
-            {
-                gone.remove(&target);
-            }
         }
         if gone.is_empty() {
             continue;

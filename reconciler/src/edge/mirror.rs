@@ -26,7 +26,6 @@ pub use guard::BusyError;
 pub(crate) use guard::{Guard, is_damage, patiently};
 pub use lineage::{CommitInfo, Lineage};
 pub(crate) use pack::tidy;
-pub(crate) use propose::signature;
 pub use propose::{MergeError, Person, Proposal};
 pub use remote::{FetchError, Fetched, Heads, Remote};
 pub(crate) use remote::{Pushed, bring_notes, push_ref};

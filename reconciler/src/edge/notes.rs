@@ -23,12 +23,11 @@ use meshplan_schemas::envelope::{SignError, Signer};
 use meshplan_schemas::ident::CommitId;
 use meshplan_schemas::limits::NOTE_BYTES;
 
-use super::mirror::{
-    Guard, LOCK_WAIT, Mirror, NOTES_REF, Person, Remote, is_damage, patiently, signature, tidy,
-};
+use super::mirror::{Guard, LOCK_WAIT, Mirror, NOTES_REF, Remote, is_damage, patiently, tidy};
 use crate::pure::act::UnsignedBlock;
 use crate::pure::note;
 pub use clone::{authors_in, commit_in, record_in};
+use object::{Objects, Recent};
 pub use push::PushOutcome;
 
 /// Appends between two packings.
@@ -99,6 +98,7 @@ pub struct NotesWriter {
     remote: Remote,
     guard: Arc<Guard>,
     repo: Repository,
+    recent: Recent,
     generation: u64,
     since_packed: u32,
     /// The remote's tip that is known to be in ours.
@@ -123,6 +123,7 @@ impl Mirror {
             path: self.path().to_owned(),
             remote: self.remote().clone(),
             repo: Repository::open_bare(self.path()).map_err(failed(self.path()))?,
+            recent: Recent::default(),
             guard,
             generation,
             since_packed: 0,
@@ -139,9 +140,9 @@ impl NotesWriter {
     /// [`NotesError`]; nothing is written then.
     pub fn append(&mut self, blocks: &[SignedText], at: Timestamp) -> Result<Appended, NotesError> {
         let path = self.path.clone();
-        let done = self.locked(|repo, absorbed| {
-            union::absorb(repo, absorbed, at)?;
-            append(repo, blocks, at)
+        let done = self.locked(|objects, absorbed| {
+            union::absorb(objects, absorbed, at)?;
+            append(objects, blocks, at)
         });
         let appended = done.map_err(failed(&path))?;
         if appended.written > 0 {
@@ -167,15 +168,15 @@ impl NotesWriter {
         at: Timestamp,
     ) -> Result<(), NotesError> {
         let path = self.path.clone();
-        let replaced = self.locked(|repo, _| {
-            let old = read(repo, commit)?.unwrap_or_default();
+        let replaced = self.locked(|objects, _| {
+            let old = read(objects, commit)?.unwrap_or_default();
             let Some(new) = elision.apply(&String::from_utf8_lossy(&old), signed) else {
                 return Ok(false);
             };
-            let edit = BTreeMap::from([(commit.to_string(), repo.blob(new.as_bytes())?)]);
-            let parent = tip(repo, NOTES_REF)?.map(|id| repo.find_commit(id)).transpose()?;
+            let blob = objects.write(ObjectType::Blob, new.as_bytes())?;
+            let edit = BTreeMap::from([(commit.to_string(), blob)]);
             let message = format!("meshplan: block {} without its detail", elision.new.number);
-            record(repo, parent.as_ref(), &edit, &message, at)?;
+            record(objects, Root::read(objects.repo)?, &edit, &message, at)?;
             Ok(true)
         });
         match replaced.map_err(failed(&path))? {
@@ -192,7 +193,9 @@ impl NotesWriter {
     /// [`NotesError::Git`].
     pub fn read(&mut self, commit: &CommitId) -> Result<Option<String>, NotesError> {
         let path = self.path.clone();
-        let found = self.locked(|repo, _| read(repo, commit)).map_err(failed(&path))?;
+        let found = self
+            .locked(|objects, _| read(objects, commit))
+            .map_err(failed(&path))?;
         Ok(found.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()))
     }
 
@@ -202,22 +205,28 @@ impl NotesWriter {
     /// [`NotesError::Git`].
     pub fn read_all(&mut self) -> Result<BTreeMap<CommitId, String>, NotesError> {
         let path = self.path.clone();
-        self.locked(|repo, _| all(repo, NOTES_REF)).map_err(failed(&path))
+        self.locked(|objects, _| all(objects, NOTES_REF))
+            .map_err(failed(&path))
     }
 
     /// Works on the repository while nobody replaces it.
     fn locked<T>(
         &mut self,
-        work: impl FnOnce(&Repository, &mut Option<Oid>) -> Result<T, git2::Error>,
+        work: impl FnOnce(Objects<'_>, &mut Option<Oid>) -> Result<T, git2::Error>,
     ) -> Result<T, git2::Error> {
         let guard = Arc::clone(&self.guard);
         let generation = guard.using();
         if *generation != self.generation {
             self.repo = Repository::open_bare(&self.path)?;
+            self.recent = Recent::default();
             self.generation = *generation;
             self.absorbed = None;
         }
-        work(&self.repo, &mut self.absorbed).inspect_err(|e| {
+        let objects = Objects {
+            repo: &self.repo,
+            recent: &self.recent,
+        };
+        work(objects, &mut self.absorbed).inspect_err(|e| {
             if is_damage(e) {
                 guard.report(&format!("the notes: {}", e.message()));
             }
@@ -245,22 +254,38 @@ fn tip(repo: &Repository, reference: &str) -> Result<Option<Oid>, git2::Error> {
     }
 }
 
-fn read(repo: &Repository, commit: &CommitId) -> Result<Option<Vec<u8>>, git2::Error> {
-    let Some(tip) = tip(repo, NOTES_REF)? else {
-        return Ok(None);
-    };
-    let tree = repo.find_commit(tip)?.tree()?;
-    fanout::read(repo, &tree, commit.as_str())
+/// Where the notes ref stands: its commit and that commit's tree.
+#[derive(Clone, Copy)]
+struct Root {
+    commit: Oid,
+    tree: Oid,
 }
 
-fn all(repo: &Repository, reference: &str) -> Result<BTreeMap<CommitId, String>, git2::Error> {
+impl Root {
+    fn read(repo: &Repository) -> Result<Option<Self>, git2::Error> {
+        let Some(commit) = tip(repo, NOTES_REF)? else {
+            return Ok(None);
+        };
+        let tree = repo.find_commit(commit)?.tree_id();
+        Ok(Some(Self { commit, tree }))
+    }
+}
+
+fn read(objects: Objects<'_>, commit: &CommitId) -> Result<Option<Vec<u8>>, git2::Error> {
+    match Root::read(objects.repo)? {
+        Some(root) => fanout::read(objects, root.tree, commit.as_str()),
+        None => Ok(None),
+    }
+}
+
+fn all(objects: Objects<'_>, reference: &str) -> Result<BTreeMap<CommitId, String>, git2::Error> {
     let mut notes = BTreeMap::new();
-    let Some(tip) = tip(repo, reference)? else {
+    let Some(tip) = tip(objects.repo, reference)? else {
         return Ok(notes);
     };
-    for (hex, blob) in fanout::list(repo, &repo.find_commit(tip)?.tree()?)? {
+    for (hex, blob) in fanout::list(objects, objects.repo.find_commit(tip)?.tree_id())? {
         if let Ok(commit) = hex.parse::<CommitId>() {
-            let text = String::from_utf8_lossy(repo.find_blob(blob)?.content()).into_owned();
+            let text = String::from_utf8_lossy(objects.repo.find_blob(blob)?.content()).into_owned();
             // At two depths at once, as git itself would show it: one after the other.
             let note: &mut String = notes.entry(commit).or_default();
             *note = if note.is_empty() {
@@ -273,11 +298,10 @@ fn all(repo: &Repository, reference: &str) -> Result<BTreeMap<CommitId, String>,
     Ok(notes)
 }
 
-fn append(repo: &Repository, blocks: &[SignedText], at: Timestamp) -> Result<Appended, git2::Error> {
-    let parent = tip(repo, NOTES_REF)?.map(|id| repo.find_commit(id)).transpose()?;
-    let tree = parent.as_ref().map(git2::Commit::tree).transpose()?;
-    let stored = |commit: &CommitId| match &tree {
-        Some(tree) => fanout::read(repo, tree, commit.as_str()).map(Option::unwrap_or_default),
+fn append(objects: Objects<'_>, blocks: &[SignedText], at: Timestamp) -> Result<Appended, git2::Error> {
+    let root = Root::read(objects.repo)?;
+    let stored = |commit: &CommitId| match root {
+        Some(root) => fanout::read(objects, root.tree, commit.as_str()).map(Option::unwrap_or_default),
         None => Ok(Vec::new()),
     };
     let mut texts: BTreeMap<&CommitId, Vec<u8>> = BTreeMap::new();
@@ -300,13 +324,13 @@ fn append(repo: &Repository, blocks: &[SignedText], at: Timestamp) -> Result<App
         if text.len() > NOTE_BYTES {
             appended.over.push((*commit).clone());
         }
-        edit.insert(commit.to_string(), object::write(repo, ObjectType::Blob, text)?);
+        edit.insert(commit.to_string(), objects.write(ObjectType::Blob, text)?);
     }
     let message = match blocks.len() {
         1 => "meshplan: 1 block".to_owned(),
         n => format!("meshplan: {n} blocks"),
     };
-    record(repo, parent.as_ref(), &edit, &message, at)?;
+    record(objects, root, &edit, &message, at)?;
     Ok(appended)
 }
 
@@ -324,36 +348,35 @@ fn appended_to(old: &[u8], block: &str) -> Option<Vec<u8>> {
 
 /// One commit on the notes ref that puts these blobs in their places.
 fn record(
-    repo: &Repository,
-    parent: Option<&git2::Commit<'_>>,
+    objects: Objects<'_>,
+    root: Option<Root>,
     edit: &BTreeMap<String, Oid>,
     message: &str,
     at: Timestamp,
 ) -> Result<Oid, git2::Error> {
-    let tree = parent.map(git2::Commit::tree).transpose()?;
-    let tree = fanout::write(repo, tree.as_ref(), edit)?;
-    let parents: Vec<&git2::Commit<'_>> = parent.into_iter().collect();
-    commit(repo, tree, &parents, message, at)
+    let tree = fanout::write(objects, root.map(|root| root.tree), edit)?;
+    let parents: Vec<Oid> = root.map(|root| root.commit).into_iter().collect();
+    commit(objects, tree, &parents, message, at)
 }
 
-/// Makes a commit and moves the notes ref to it from the first of its parents, where it must still be.
+/// Makes a commit and moves the notes ref to it from the first of its parents, where it must still be. Written by hand:
+/// libgit2 would read the tree again that was just written.
 fn commit(
-    repo: &Repository,
+    objects: Objects<'_>,
     tree: Oid,
-    parents: &[&git2::Commit<'_>],
+    parents: &[Oid],
     message: &str,
     at: Timestamp,
 ) -> Result<Oid, git2::Error> {
-    let us = Person {
-        name: "meshplan".to_owned(),
-        email: String::new(),
-    };
-    let by = signature(&us, at)?;
-    let text = repo.commit_create_buffer(&by, &by, message, &repo.find_tree(tree)?, parents)?;
-    let id = object::write(repo, ObjectType::Commit, &text)?;
+    let parent_lines: String = parents.iter().map(|id| format!("parent {id}\n")).collect();
+    let by = format!("meshplan <nobody@localhost> {} +0000", at.as_second());
+    let text = format!("tree {tree}\n{parent_lines}author {by}\ncommitter {by}\n\n{message}");
+    let id = objects.write(ObjectType::Commit, text.as_bytes())?;
     patiently(LOCK_WAIT, || match parents.first() {
-        Some(old) => repo.reference_matching(NOTES_REF, id, true, old.id(), message),
-        None => repo.reference(NOTES_REF, id, false, message),
+        Some(old) => objects
+            .repo
+            .reference_matching(NOTES_REF, id, true, *old, message),
+        None => objects.repo.reference(NOTES_REF, id, false, message),
     })?;
     Ok(id)
 }

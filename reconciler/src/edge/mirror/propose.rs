@@ -92,7 +92,7 @@ impl From<git2::Error> for MergeError {
     }
 }
 
-pub(crate) fn signature(person: &Person, at: Timestamp) -> Result<Signature<'static>, git2::Error> {
+fn signature(person: &Person, at: Timestamp) -> Result<Signature<'static>, git2::Error> {
     let email = if person.email.is_empty() {
         "nobody@localhost"
     } else {

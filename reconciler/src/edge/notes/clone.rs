@@ -11,6 +11,7 @@ use serde::Deserialize;
 
 use super::super::git_transport;
 use super::super::mirror::{HEAD_REF, NOTES_REF, REMOTE_NOTES_REF, commit_id};
+use super::object::{Objects, Recent};
 use super::{NotesError, all, failed};
 
 fn open(path: &Path) -> Result<Repository, NotesError> {
@@ -25,9 +26,13 @@ fn open(path: &Path) -> Result<Repository, NotesError> {
 /// [`NotesError::Git`].
 pub fn record_in(path: &Path) -> Result<BTreeMap<CommitId, String>, NotesError> {
     let repo = open(path)?;
-    let notes = all(&repo, NOTES_REF).map_err(failed(path))?;
+    let objects = Objects {
+        repo: &repo,
+        recent: &Recent::default(),
+    };
+    let notes = all(objects, NOTES_REF).map_err(failed(path))?;
     if notes.is_empty() {
-        return all(&repo, REMOTE_NOTES_REF).map_err(failed(path));
+        return all(objects, REMOTE_NOTES_REF).map_err(failed(path));
     }
     Ok(notes)
 }

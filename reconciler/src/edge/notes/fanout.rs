@@ -5,9 +5,9 @@
 
 use std::collections::BTreeMap;
 
-use git2::{ObjectType, Oid, Repository, Tree};
+use git2::{ObjectType, Oid};
 
-use super::object::Folder;
+use super::object::{Folder, Objects};
 
 /// Folders above a note.
 const DEPTH: usize = 2;
@@ -22,29 +22,24 @@ fn split(hex: &str) -> Option<(&str, &str)> {
 }
 
 /// The blobs of a note, as they stand: more than one if it stands at several depths.
-fn find(repo: &Repository, tree: &Tree<'_>, rest: &str, out: &mut Vec<Oid>) -> Result<(), git2::Error> {
-    if let Some(entry) = tree.get_name(rest).filter(|e| e.kind() == Some(ObjectType::Blob)) {
-        out.push(entry.id());
-    }
+fn find(objects: Objects<'_>, folder: &Folder, rest: &str, out: &mut Vec<Oid>) -> Result<(), git2::Error> {
+    out.extend(folder.blob(rest));
     let Some((first, rest)) = split(rest) else {
         return Ok(());
     };
-    if let Some(entry) = tree
-        .get_name(first)
-        .filter(|e| e.kind() == Some(ObjectType::Tree))
-    {
-        find(repo, &repo.find_tree(entry.id())?, rest, out)?;
+    match folder.folder(first) {
+        Some(inner) => find(objects, &objects.folder(Some(inner))?, rest, out),
+        None => Ok(()),
     }
-    Ok(())
 }
 
-/// A commit's note.
-pub(super) fn read(repo: &Repository, tree: &Tree<'_>, hex: &str) -> Result<Option<Vec<u8>>, git2::Error> {
+/// A commit's note, below the root `tree`.
+pub(super) fn read(objects: Objects<'_>, tree: Oid, hex: &str) -> Result<Option<Vec<u8>>, git2::Error> {
     let mut found = Vec::new();
-    find(repo, tree, hex, &mut found)?;
+    find(objects, &objects.folder(Some(tree))?, hex, &mut found)?;
     let mut out: Option<Vec<u8>> = None;
     for id in found {
-        let blob = repo.find_blob(id)?;
+        let blob = objects.repo.find_blob(id)?;
         out = Some(match out {
             None => blob.content().to_vec(),
             // As git itself does with two notes of one commit.
@@ -55,45 +50,45 @@ pub(super) fn read(repo: &Repository, tree: &Tree<'_>, hex: &str) -> Result<Opti
 }
 
 /// All notes: the commit's id, the blob; sorted by place, the same id twice if it stands twice.
-pub(super) fn list(repo: &Repository, tree: &Tree<'_>) -> Result<Vec<(String, Oid)>, git2::Error> {
+pub(super) fn list(objects: Objects<'_>, tree: Oid) -> Result<Vec<(String, Oid)>, git2::Error> {
     fn walk(
-        repo: &Repository,
-        tree: &Tree<'_>,
+        objects: Objects<'_>,
+        tree: Oid,
         prefix: &str,
         out: &mut Vec<(String, Oid)>,
     ) -> Result<(), git2::Error> {
-        for entry in tree {
-            let Ok(name) = entry.name() else { continue };
+        for entry in objects.folder(Some(tree))?.entries() {
+            let Ok(name) = std::str::from_utf8(entry.name) else {
+                continue;
+            };
             let path = format!("{prefix}{name}");
             let is_hex = path.len() <= 64 && name.bytes().all(|b| b.is_ascii_hexdigit());
-            match entry.kind() {
-                Some(ObjectType::Blob) if is_hex => out.push((path, entry.id())),
-                Some(ObjectType::Tree) if is_hex && name.len() == 2 => {
-                    walk(repo, &repo.find_tree(entry.id())?, &path, out)?;
-                }
-                _ => {}
+            if is_hex && entry.is_file() {
+                out.push((path, entry.id));
+            } else if is_hex && entry.is_folder() && name.len() == 2 {
+                walk(objects, entry.id, &path, out)?;
             }
         }
         Ok(())
     }
     let mut out = Vec::new();
-    walk(repo, tree, "", &mut out)?;
+    walk(objects, tree, "", &mut out)?;
     Ok(out)
 }
 
 /// The tree with these notes in it; entries that are no notes are kept.
 pub(super) fn write(
-    repo: &Repository,
-    tree: Option<&Tree<'_>>,
+    objects: Objects<'_>,
+    tree: Option<Oid>,
     notes: &BTreeMap<String, Oid>,
 ) -> Result<Oid, git2::Error> {
-    let root = Folder::read(repo, tree.map(Tree::id))?;
+    let root = objects.folder(tree)?;
     if let Some(tree) = tree.filter(|_| root.blobs() > FLAT) {
-        let mut all = normalised(repo, tree)?;
+        let mut all = normalised(objects, tree)?;
         all.extend(notes.iter().map(|(hex, blob)| (hex.clone(), *blob)));
-        return write_level(repo, Folder::default(), &borrowed(&all), DEPTH);
+        return write_level(objects, Folder::default(), &borrowed(&all), DEPTH);
     }
-    write_level(repo, root, &borrowed(notes), DEPTH)
+    write_level(objects, root, &borrowed(notes), DEPTH)
 }
 
 fn borrowed(notes: &BTreeMap<String, Oid>) -> Vec<(&str, Oid)> {
@@ -101,12 +96,12 @@ fn borrowed(notes: &BTreeMap<String, Oid>) -> Vec<(&str, Oid)> {
 }
 
 /// All notes of a tree, one blob each.
-fn normalised(repo: &Repository, tree: &Tree<'_>) -> Result<BTreeMap<String, Oid>, git2::Error> {
+fn normalised(objects: Objects<'_>, tree: Oid) -> Result<BTreeMap<String, Oid>, git2::Error> {
     let mut all: BTreeMap<String, Oid> = BTreeMap::new();
-    for (hex, blob) in list(repo, tree)? {
+    for (hex, blob) in list(objects, tree)? {
         let blob = match all.get(&hex) {
             None => blob,
-            Some(_) => repo.blob(&read(repo, tree, &hex)?.unwrap_or_default())?,
+            Some(_) => objects.write(ObjectType::Blob, &read(objects, tree, &hex)?.unwrap_or_default())?,
         };
         all.insert(hex, blob);
     }
@@ -115,7 +110,7 @@ fn normalised(repo: &Repository, tree: &Tree<'_>) -> Result<BTreeMap<String, Oid
 
 /// One folder, `depth` levels above the notes. `notes` are sorted.
 fn write_level(
-    repo: &Repository,
+    objects: Objects<'_>,
     mut folder: Folder,
     notes: &[(&str, Oid)],
     depth: usize,
@@ -128,7 +123,7 @@ fn write_level(
         let inner = folder.folder(first);
         if depth == 0 {
             if let Some(inner) = inner {
-                let left = without(repo, inner, below)?;
+                let left = without(objects, inner, below)?;
                 folder.put_folder(first, left);
             }
             folder.put_blob(hex, *blob);
@@ -144,26 +139,26 @@ fn write_level(
             .iter()
             .filter_map(|(hex, blob)| split(hex).map(|(_, rest)| (rest, *blob)))
             .collect();
-        let written = write_level(repo, Folder::read(repo, inner)?, &below, depth - 1)?;
+        let written = write_level(objects, objects.folder(inner)?, &below, depth - 1)?;
         folder.put_folder(first, Some(written));
         rest = others;
     }
-    folder.write(repo)
+    objects.write_folder(&folder)
 }
 
 /// A folder deeper than ours without one note; none when nothing is left in it.
-fn without(repo: &Repository, id: Oid, rest: &str) -> Result<Option<Oid>, git2::Error> {
-    let mut folder = Folder::read(repo, Some(id))?;
+fn without(objects: Objects<'_>, id: Oid, rest: &str) -> Result<Option<Oid>, git2::Error> {
+    let mut folder = objects.folder(Some(id))?;
     folder.remove_blob(rest);
     if let Some((first, rest)) = split(rest)
         && let Some(inner) = folder.folder(first)
     {
-        let left = without(repo, inner, rest)?;
+        let left = without(objects, inner, rest)?;
         folder.put_folder(first, left);
     }
     if folder.is_empty() {
         Ok(None)
     } else {
-        folder.write(repo).map(Some)
+        objects.write_folder(&folder).map(Some)
     }
 }

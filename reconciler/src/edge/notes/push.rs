@@ -60,8 +60,9 @@ impl NotesWriter {
 
     fn push_once(&mut self, at: Timestamp) -> Result<PushOutcome, String> {
         let remote = self.remote.clone();
-        self.locked(|repo, absorbed| {
-            union::absorb(repo, absorbed, at)?;
+        self.locked(|objects, absorbed| {
+            let repo = objects.repo;
+            union::absorb(objects, absorbed, at)?;
             let Some(ours) = tip(repo, NOTES_REF)? else {
                 return Ok(PushOutcome::NothingToDo);
             };
@@ -86,8 +87,8 @@ impl NotesWriter {
 
     fn fetch_and_absorb(&mut self, at: Timestamp) -> Result<(), String> {
         let remote = self.remote.clone();
-        let fetched = self.locked(|repo, absorbed| match bring_notes(repo, &remote) {
-            Ok(()) => union::absorb(repo, absorbed, at).map(|()| None),
+        let fetched = self.locked(|objects, absorbed| match bring_notes(objects.repo, &remote) {
+            Ok(()) => union::absorb(objects, absorbed, at).map(|()| None),
             Err(e) => Ok(Some(e)),
         });
         match fetched {

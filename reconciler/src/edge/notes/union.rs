@@ -2,20 +2,22 @@
 
 use std::collections::BTreeMap;
 
-use git2::{ObjectType, Oid, Repository, Tree};
+use git2::Oid;
 use jiff::Timestamp;
 
 use super::super::mirror::{LOCK_WAIT, NOTES_REF, REMOTE_NOTES_REF, patiently};
+use super::object::Objects;
 use super::{commit, fanout, tip};
 use crate::pure::note;
 
 /// Brings our notes ref to hold all that the remote's had when it was last fetched. `absorbed` remembers for which tip
 /// that was done. A note that somebody deleted at the remote stays in ours: a record does not shrink.
 pub(super) fn absorb(
-    repo: &Repository,
+    objects: Objects<'_>,
     absorbed: &mut Option<Oid>,
     at: Timestamp,
 ) -> Result<(), git2::Error> {
+    let repo = objects.repo;
     let Some(theirs) = tip(repo, REMOTE_NOTES_REF)? else {
         return Ok(());
     };
@@ -27,23 +29,26 @@ pub(super) fn absorb(
             patiently(LOCK_WAIT, || repo.reference(NOTES_REF, theirs, false, "fetch"))?;
         }
         Some(ours) if ours == theirs || repo.graph_descendant_of(ours, theirs)? => {}
-        Some(ours) => union(repo, ours, theirs, at)?,
+        Some(ours) => union(objects, ours, theirs, at)?,
     }
     *absorbed = Some(theirs);
     Ok(())
 }
 
 /// A commit with both as its parents, or theirs itself when we have nothing of our own.
-fn union(repo: &Repository, ours: Oid, theirs: Oid, at: Timestamp) -> Result<(), git2::Error> {
+fn union(objects: Objects<'_>, ours: Oid, theirs: Oid, at: Timestamp) -> Result<(), git2::Error> {
+    let repo = objects.repo;
     let (our, their) = (repo.find_commit(ours)?, repo.find_commit(theirs)?);
-    let (our_tree, their_tree) = (our.tree()?, their.tree()?);
+    let (our_tree, their_tree) = (our.tree_id(), their.tree_id());
     let base = repo.merge_base(ours, theirs).ok();
-    let base_tree = base.map(|id| repo.find_commit(id)?.tree()).transpose()?;
+    let base_tree = base
+        .map(|id| Ok::<_, git2::Error>(repo.find_commit(id)?.tree_id()))
+        .transpose()?;
     let mut edit = BTreeMap::new();
     let mut lost = false;
-    for hex in changed(repo, base_tree.as_ref(), &their_tree)? {
-        let mine = fanout::read(repo, &our_tree, &hex)?.unwrap_or_default();
-        let Some(his) = fanout::read(repo, &their_tree, &hex)? else {
+    for hex in changed(objects, base_tree, their_tree)? {
+        let mine = fanout::read(objects, our_tree, &hex)?.unwrap_or_default();
+        let Some(his) = fanout::read(objects, their_tree, &hex)? else {
             lost |= !mine.is_empty();
             continue;
         };
@@ -57,8 +62,15 @@ fn union(repo: &Repository, ours: Oid, theirs: Oid, at: Timestamp) -> Result<(),
         let moved = || repo.reference_matching(NOTES_REF, theirs, true, ours, "fetch");
         return patiently(LOCK_WAIT, moved).map(drop);
     }
-    let tree = fanout::write(repo, Some(&our_tree), &edit)?;
-    commit(repo, tree, &[&our, &their], "meshplan: union of both sides", at).map(drop)
+    let tree = fanout::write(objects, Some(our_tree), &edit)?;
+    commit(
+        objects,
+        tree,
+        &[ours, theirs],
+        "meshplan: union of both sides",
+        at,
+    )
+    .map(drop)
 }
 
 fn merged(mine: &[u8], his: &[u8]) -> Vec<u8> {
@@ -74,35 +86,40 @@ fn merged(mine: &[u8], his: &[u8]) -> Vec<u8> {
 }
 
 /// The commits whose note is not the same blob in both trees. Folders that are equal are not opened.
-fn changed(repo: &Repository, old: Option<&Tree<'_>>, new: &Tree<'_>) -> Result<Vec<String>, git2::Error> {
+fn changed(objects: Objects<'_>, old: Option<Oid>, new: Oid) -> Result<Vec<String>, git2::Error> {
     let mut blobs: BTreeMap<String, (Vec<Oid>, Vec<Oid>)> = BTreeMap::new();
-    compare(repo, (old, Some(new)), "", &mut blobs)?;
+    compare(objects, (old, Some(new)), "", &mut blobs)?;
     let differ = blobs.into_iter().filter(|(_, (old, new))| old != new);
     Ok(differ.map(|(hex, _)| hex).collect())
 }
 
-type Sides<'a, 'r> = (Option<&'a Tree<'r>>, Option<&'a Tree<'r>>);
+/// The old and the new id of what stands at one place.
+type Sides = (Option<Oid>, Option<Oid>);
 
 fn compare(
-    repo: &Repository,
-    sides: Sides<'_, '_>,
+    objects: Objects<'_>,
+    sides: Sides,
     prefix: &str,
     out: &mut BTreeMap<String, (Vec<Oid>, Vec<Oid>)>,
 ) -> Result<(), git2::Error> {
-    let mut names: BTreeMap<String, (Option<Oid>, Option<Oid>)> = BTreeMap::new();
-    let mut folders: BTreeMap<String, (Option<Oid>, Option<Oid>)> = BTreeMap::new();
+    let mut names: BTreeMap<String, Sides> = BTreeMap::new();
+    let mut folders: BTreeMap<String, Sides> = BTreeMap::new();
     for (tree, is_old) in [(sides.0, true), (sides.1, false)] {
-        for entry in tree.into_iter().flatten() {
-            let Ok(name) = entry.name() else { continue };
+        for entry in objects.folder(tree)?.entries() {
+            let Ok(name) = std::str::from_utf8(entry.name) else {
+                continue;
+            };
             if !name.bytes().all(|b| b.is_ascii_hexdigit()) || prefix.len() > 64 {
                 continue;
             }
-            let place = match entry.kind() {
-                Some(ObjectType::Blob) => names.entry(name.to_owned()).or_default(),
-                Some(ObjectType::Tree) if name.len() == 2 => folders.entry(name.to_owned()).or_default(),
-                _ => continue,
+            let place = if entry.is_file() {
+                names.entry(name.to_owned()).or_default()
+            } else if entry.is_folder() && name.len() == 2 {
+                folders.entry(name.to_owned()).or_default()
+            } else {
+                continue;
             };
-            *(if is_old { &mut place.0 } else { &mut place.1 }) = Some(entry.id());
+            *(if is_old { &mut place.0 } else { &mut place.1 }) = Some(entry.id);
         }
     }
     for (name, (old, new)) in names {
@@ -110,15 +127,8 @@ fn compare(
         note.0.extend(old);
         note.1.extend(new);
     }
-    for (name, (old, new)) in folders.into_iter().filter(|(_, (old, new))| old != new) {
-        let open = |id: Option<Oid>| id.map(|id| repo.find_tree(id)).transpose();
-        let (old, new) = (open(old)?, open(new)?);
-        compare(
-            repo,
-            (old.as_ref(), new.as_ref()),
-            &format!("{prefix}{name}"),
-            out,
-        )?;
+    for (name, sides) in folders.into_iter().filter(|(_, (old, new))| old != new) {
+        compare(objects, sides, &format!("{prefix}{name}"), out)?;
     }
     Ok(())
 }

@@ -103,6 +103,9 @@ pub struct ModuleEntry {
     /// Its resources that are restarted, reloaded or run when the effective policy changes (FR-7).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub on_policy_change: Vec<ResourceId>,
+    /// Capabilities that the machine must have, else the module is refused there (HR-10).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub requires: Vec<String>,
 }
 
 /// The content of one module on one node: what assigned and proven speak of (DL-3). Its digest covers all of it.
@@ -119,6 +122,9 @@ pub struct ModuleContent {
     /// See [`ModuleEntry::on_policy_change`].
     #[serde(default)]
     pub on_policy_change: Vec<ResourceId>,
+    /// See [`ModuleEntry::requires`].
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub requires: Vec<String>,
     /// Its resources in order.
     pub resources: Vec<Resource>,
 }

@@ -13,6 +13,7 @@
 //! | [`document`] | the fleet repo's TOML documents | 01, 03, 06 |
 //! | [`resource`] | what a node can be asked to have | 06 |
 //! | [`policy`] | sections, merge, the effective policy of a node | 01 FR-6, FR-7 |
+//! | [`maintenance`] | whether a maintenance window is open, and when that changes | 01 FR-7, 03 DL-17 |
 //! | [`envelope`] | DSSE: the signed wrapper of every order | 02 SG-1 |
 //! | [`epoch`] [`fleet_list`] [`declaration`] [`timestamp`] [`report`] | the payloads | 02, 06 HR-11 |
 //! | [`merkle`] | the tree whose root the fleet list signs | 02 SG-3 |
@@ -35,6 +36,7 @@ pub mod key;
 pub mod lifecycle;
 pub mod limits;
 pub mod line_diff;
+pub mod maintenance;
 pub mod merkle;
 pub mod policy;
 pub mod report;

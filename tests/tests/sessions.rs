@@ -14,7 +14,7 @@ use std::time::Duration;
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use meshplan_host::edge::link::{
-    DIRECT, LinkEvent, Membership, RENEWED, Route, ToLink, spawn, spawn_following,
+    DIRECT, Followed, LinkEvent, Membership, RENEWED, Route, ToLink, spawn, spawn_following,
 };
 use meshplan_reconciler::edge::mesh::{Desk, Mesh, MeshLimits, Taken, Unavailable};
 use meshplan_schemas::digest::Digest;
@@ -548,7 +548,7 @@ async fn a_host_follows_its_reconciler_to_where_the_list_says_it_is() {
     // What the token named is gone; what the list names since then answers, under a key of its own.
     let mut membership = world.membership(1, 7);
     membership.addresses = vec!["ws://127.0.0.1:1/mesh".into()];
-    let (list, listed) = tokio::sync::watch::channel(Vec::new());
+    let (list, listed) = tokio::sync::watch::channel(Followed::default());
     let (say, events) = spawn_following(membership, secret(1), listed).unwrap();
     let mut host = Host { say, events };
     host.down().await;
@@ -556,7 +556,11 @@ async fn a_host_follows_its_reconciler_to_where_the_list_says_it_is() {
         address: format!("ws://{}/mesh", world.address),
         key: secret(9).public(),
     };
-    list.send(vec![route]).unwrap();
+    let followed = Followed {
+        routes: vec![route],
+        ..Followed::default()
+    };
+    list.send(followed).unwrap();
     host.greet().await;
     assert_eq!(world.mesh.connected(), [node(1)]);
 }

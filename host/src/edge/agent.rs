@@ -22,12 +22,12 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-use super::capabilities::Asker;
+use super::capabilities::{Asker, PATIENCE};
 use super::clock::Clock;
 use super::disk::{Disk, DiskError, LockError, StateLock};
 use super::identity::IdentityError;
 use super::journal::Journal;
-use super::link::{LinkEvent, MembershipError, RENEWED, Route, ToLink, routes_of};
+use super::link::{Followed, LinkEvent, MembershipError, RENEWED, ToLink, routes_of};
 use super::machine::{Machine, MachineError};
 use super::marks::{MarksFile, Pair};
 use super::reporter::Reporter;
@@ -128,8 +128,8 @@ pub struct Shell {
     asker: Asker,
     /// Words that the link has not taken yet, in order.
     to_link: VecDeque<ToLink>,
-    /// The ways to reconcilers that the trusted head names.
-    listed: watch::Sender<Vec<Route>>,
+    /// The ways to reconcilers that the trusted head names, and what the policy tolerates of them.
+    followed: watch::Sender<Followed>,
     /// Renewals that the link has not answered: a session that comes up before that is one of before.
     renewing: u32,
     /// None while it works.
@@ -152,7 +152,7 @@ pub async fn run(setup: Setup, clock: Clock) -> Result<Standing, RunError> {
     let system = |what| move |source| RunError::System { what, source };
     let mut term = signal(SignalKind::terminate()).map_err(system("cannot listen for SIGTERM"))?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(system("cannot listen for SIGINT"))?;
-    let (link, mut events) = super::link::spawn_following(membership, transport, shell.listed.subscribe())?;
+    let (link, mut events) = super::link::spawn_following(membership, transport, shell.followed.subscribe())?;
     shell.presence.write();
     shell.event(started)?;
     let mut running: Option<Running> = None;
@@ -244,6 +244,9 @@ impl Shell {
         };
         let now = self.now();
         let clock = self.clock;
+        if job.requires_something() {
+            machine.tell_abilities(self.asker.afresh(PATIENCE).capabilities.clone());
+        }
         machine.tell_time(move || clock.now().as_second());
         Some(tokio::task::spawn_blocking(move || {
             let done = worker::work(&mut machine, job, now);
@@ -255,10 +258,13 @@ impl Shell {
         let now = self.now();
         let effects = self.agent.on(event, now);
         self.carry(effects, now)?;
-        let routes = self.agent.trusted_head().map(routes_of).unwrap_or_default();
-        self.listed.send_if_modified(|listed| {
-            let moved = *listed != routes;
-            *listed = routes;
+        let followed = Followed {
+            routes: self.agent.trusted_head().map(routes_of).unwrap_or_default(),
+            tolerance: self.agent.duties().link,
+        };
+        self.followed.send_if_modified(|before| {
+            let moved = *before != followed;
+            *before = followed;
             moved
         });
         Ok(())

@@ -18,6 +18,7 @@ use meshplan_schemas::wire::{FromHost, ToHost};
 use serde::{Deserialize, Serialize};
 use tokio::sync::{mpsc, watch};
 
+use crate::pure::link_monitor::{Monitor, Tolerance};
 use backoff::Backoff;
 use dial::{Open, Socket};
 
@@ -32,10 +33,6 @@ pub const MEMBERSHIP_FILE: &str = "membership.json";
 /// The only kind of link that this build has.
 pub const DIRECT: &str = "direct";
 
-/// Between pings of the link, which also tell it that the reconciler is still there.
-const PING: Duration = Duration::from_secs(20);
-/// Nothing heard for so long: the session is over.
-const IDLE: Duration = Duration::from_secs(65);
 /// A session that stood for so long was a good one.
 const STEADY: Duration = Duration::from_secs(10);
 /// Events and words that wait.
@@ -146,6 +143,15 @@ pub struct Route {
     pub key: TransportKey,
 }
 
+/// What the link follows while it runs.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Followed {
+    /// The ways that the newest trusted head names.
+    pub routes: Vec<Route>,
+    /// When a session counts as down (FR-7).
+    pub tolerance: Tolerance,
+}
+
 /// The ways to the reconcilers that a head names, its next keys too.
 #[must_use]
 pub fn routes_of(head: &FleetHead) -> Vec<Route> {
@@ -169,18 +175,18 @@ pub fn spawn(
     membership: Membership,
     secret: LinkSecret,
 ) -> Result<(mpsc::Sender<ToLink>, mpsc::Receiver<LinkEvent>), MembershipError> {
-    spawn_following(membership, secret, watch::channel(Vec::new()).1)
+    spawn_following(membership, secret, watch::channel(Followed::default()).1)
 }
 
 /// As [`spawn`]; dials what the newest trusted head names first, and what the token named after that: a reconciler that
-/// moves, or changes its key, takes its hosts along (SG-3).
+/// moves, or changes its key, takes its hosts along (SG-3). A session is called down as the policy says (FR-7).
 ///
 /// # Errors
 /// As [`spawn`].
 pub fn spawn_following(
     membership: Membership,
     secret: LinkSecret,
-    listed: watch::Receiver<Vec<Route>>,
+    followed: watch::Receiver<Followed>,
 ) -> Result<(mpsc::Sender<ToLink>, mpsc::Receiver<LinkEvent>), MembershipError> {
     membership.check()?;
     let (orders, from_agent) = mpsc::channel(CHANNEL);
@@ -188,7 +194,7 @@ pub fn spawn_following(
     let link = Link {
         membership,
         secret,
-        listed,
+        followed,
         from_agent,
         to_agent,
     };
@@ -202,7 +208,7 @@ pub fn spawn_following(
 struct Link {
     membership: Membership,
     secret: LinkSecret,
-    listed: watch::Receiver<Vec<Route>>,
+    followed: watch::Receiver<Followed>,
     from_agent: mpsc::Receiver<ToLink>,
     to_agent: mpsc::Sender<LinkEvent>,
 }
@@ -284,7 +290,7 @@ impl Link {
 
     /// The list's ways first, then the membership's, each once; at least one, as the membership names one.
     fn routes(&self) -> Vec<Route> {
-        let mut routes = self.listed.borrow().clone();
+        let mut routes = self.followed.borrow().routes.clone();
         let key = self.membership.reconciler_key;
         for address in &self.membership.addresses {
             let route = Route {
@@ -321,9 +327,10 @@ impl Link {
             writer,
         } = open;
         let opened = tokio::time::Instant::now();
-        let mut heard = opened;
-        let mut ping = tokio::time::interval(PING);
-        ping.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        let mut tolerance = self.followed.borrow().tolerance;
+        let mut monitor = Monitor::new(tolerance);
+        let mut probe = tokio::time::interval(tolerance.every);
+        probe.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         // Writing is another task, so that this one goes on reading: two sides that both only write would wait for
         // each other for ever.
         let outbox = dial::Outbox::spawn(writer);
@@ -344,7 +351,7 @@ impl Link {
                     }
                 },
                 said = reader.next() => {
-                    heard = tokio::time::Instant::now();
+                    monitor.heard(opened.elapsed());
                     let frame = match said {
                         Socket::Frame(frame) => frame,
                         Socket::Alive => continue,
@@ -360,13 +367,24 @@ impl Link {
                         Err(why) => break End::Down(why.to_string()),
                     }
                 }
-                _ = ping.tick() => {
-                    if heard.elapsed() > IDLE {
-                        break End::Down(format!("nothing heard for {} s", IDLE.as_secs()));
+                _ = probe.tick() => {
+                    if let Some(why) = monitor.down(opened.elapsed()) {
+                        break End::Down(why);
                     }
+                    monitor.sent(opened.elapsed());
                     if !outbox.ping() {
                         break End::Down("the reconciler does not read what is sent".to_owned());
                     }
+                }
+                // The policy has changed; the one who followed it is gone only when the agent is.
+                Ok(()) = self.followed.changed() => {
+                    let followed = self.followed.borrow_and_update().tolerance;
+                    if followed.every != tolerance.every {
+                        probe = tokio::time::interval_at(tokio::time::Instant::now() + followed.every, followed.every);
+                        probe.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+                    }
+                    tolerance = followed;
+                    monitor.tolerate(tolerance);
                 }
             }
         };

@@ -206,6 +206,8 @@ pub struct Machine {
     look_only: bool,
     /// Tells unix seconds while a job runs; without it no deadline of an apply is judged.
     time: Option<Time>,
+    /// What the machine can do (HR-10).
+    abilities: Vec<String>,
     /// When drift of a resource was put right, unix seconds (HR-17).
     repairs: BTreeMap<ResourceName, Vec<i64>>,
 }
@@ -220,6 +222,11 @@ impl Machine {
     /// By what the deadline of an apply is judged between its steps.
     pub fn tell_time(&mut self, time: impl Fn() -> i64 + Send + 'static) {
         self.time = Some(Box::new(time));
+    }
+
+    /// By what a module that requires something is taken or refused (HR-10).
+    pub fn tell_abilities(&mut self, abilities: Vec<String>) {
+        self.abilities = abilities;
     }
 
     /// Why an apply goes on no longer, once its deadline has passed.

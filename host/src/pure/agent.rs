@@ -24,6 +24,7 @@ use semver::Version;
 
 use super::capability::clock_trusted;
 use super::confirm::{self, Change};
+use super::duties::Duties;
 use super::known_bad::KnownBad;
 use super::orders::{Anchor, Orders, Slot};
 use super::standing::Standing;
@@ -31,8 +32,6 @@ use super::standing::Standing;
 pub use events::{Applied, ApplyEnd, Basis, Done, Effect, Entry, Event, Job, Purpose};
 pub use start::{Started, StartedWindow};
 
-/// How often drift is looked for when neither policy nor command line says, in seconds.
-pub const RECONCILE_SECS: u32 = 300;
 /// How often a report is made when the reconciler has not said, in seconds (`heartbeat_secs`, FR-16).
 pub const HEARTBEAT_SECS: u32 = 30;
 
@@ -105,6 +104,12 @@ pub struct Agent {
     /// What was asked for in this session.
     wanted: BTreeSet<Digest>,
     reconcile_secs: Option<u32>,
+    /// What the policy that runs asks of the host.
+    duties: Duties,
+    /// Looks for drift in a row that left something failed.
+    failures: u32,
+    /// An order waits for the maintenance window that opens then.
+    opens: Option<i64>,
     heartbeat_secs: u32,
     next_heartbeat: i64,
     next_reconcile: i64,
@@ -146,6 +151,9 @@ impl Agent {
             link_up: false,
             wanted: BTreeSet::new(),
             reconcile_secs: given.reconcile_secs,
+            duties: Duties::default(),
+            failures: 0,
+            opens: None,
             heartbeat_secs: HEARTBEAT_SECS,
             next_heartbeat: now,
             next_reconcile: now,
@@ -204,12 +212,20 @@ impl Agent {
         clock_trusted(self.synchronised, now, newest)
     }
 
-    /// Nothing is being done and nothing waits to be done: drift was looked for, no window is open.
+    /// What the policy that runs asks of the host (FR-7).
+    #[must_use]
+    pub fn duties(&self) -> &Duties {
+        &self.duties
+    }
+
+    /// Nothing is being done and nothing waits to be done but for a maintenance window: drift was looked for, no confirm
+    /// window is open.
     #[must_use]
     pub fn at_rest(&self, now: i64) -> bool {
         let waits = self.orders.declaration.as_ref().is_some_and(|d| {
             !self.standing.settled(&d.digest) && self.marks.sequence.map(|m| m.digest) == Some(d.digest)
         });
+        let waits = waits && self.opens.is_none();
         self.busy == Busy::No && self.standing.window.is_none() && now < self.next_reconcile && !waits
     }
 
@@ -221,6 +237,7 @@ impl Agent {
         }
         self.next_heartbeat
             .min(self.next_reconcile)
+            .min(self.opens.unwrap_or(i64::MAX))
             .max(now.saturating_add(1))
     }
 
@@ -266,6 +283,7 @@ impl Agent {
 
     /// What is to be done when nothing is being done: the newest order first, then the policy, then drift.
     fn next(&mut self, now: i64) {
+        self.opens = None;
         if self.busy == Busy::No && self.standing.window.is_none() {
             self.next_declaration(now);
         }
@@ -273,7 +291,7 @@ impl Agent {
             self.next_policy(now);
         }
         if self.busy == Busy::No && self.standing.window.is_none() && now >= self.next_reconcile {
-            self.next_reconcile = now.saturating_add(i64::from(self.reconcile_secs()));
+            self.next_reconcile = self.next_look(now);
             if let Some(confirmed) = self.orders.confirmed.clone() {
                 self.busy = Busy::Repairing;
                 self.effects

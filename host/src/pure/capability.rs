@@ -73,6 +73,17 @@ pub struct Answers {
     pub managers: Vec<&'static str>,
 }
 
+/// What of these a machine lacks that can do those, in a sentence; none when it can do all.
+#[must_use]
+pub fn lacking(required: &[String], there: &[String]) -> Option<String> {
+    let lacks: Vec<&str> = required
+        .iter()
+        .filter(|name| !there.contains(name))
+        .map(String::as_str)
+        .collect();
+    (!lacks.is_empty()).then(|| format!("this machine lacks {}", lacks.join(", ")))
+}
+
 /// The names of what the machine can do, in the order of the alphabet.
 #[must_use]
 pub fn names(answers: &Answers) -> Vec<String> {

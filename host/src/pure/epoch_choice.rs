@@ -11,6 +11,7 @@ use meshplan_schemas::fleet_list::UpdateClass;
 use meshplan_schemas::ident::{NodeId, RoleName};
 use meshplan_schemas::policy;
 
+use super::duties::Duties;
 use super::known_bad::KnownBad;
 use super::orders::Kept;
 
@@ -93,14 +94,12 @@ pub fn choose(given: &Given<'_>) -> Choice {
     let Some(kept) = given.epochs.get(&digest) else {
         return Choice::Want(digest);
     };
-    let text = match policy::parse(&kept.payload.policy) {
-        Ok(policy) => policy.effective_text(given.roles),
-        Err(e) => {
-            return Choice::Unreadable {
-                epoch: digest,
-                why: e.to_string(),
-            };
-        }
+    let read = policy::parse(&kept.payload.policy).map_err(|e| e.to_string());
+    let read = read.map(|policy| policy.effective_text(given.roles));
+    // What the host is to obey it must understand (FR-7).
+    let text = match read.and_then(|text| Duties::of(&text).map(|_| text)) {
+        Ok(text) => text,
+        Err(why) => return Choice::Unreadable { epoch: digest, why },
     };
     if given.effective == Some(Digest::of(text.as_bytes())) {
         return if given.running == Some(digest) {

@@ -55,6 +55,7 @@ mod tests {
             mode: Mode::Apply,
             after: after.iter().map(|n| n.parse().unwrap()).collect(),
             on_policy_change: Vec::new(),
+            requires: Vec::new(),
         }
     }
 

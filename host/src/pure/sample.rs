@@ -69,6 +69,7 @@ pub(crate) fn declaration(sequence: u64, modules: &[(&str, &str)]) -> Declaratio
                 mode: Mode::Apply,
                 after: vec![],
                 on_policy_change: vec![],
+                requires: vec![],
             })
             .collect(),
         roles: vec![],

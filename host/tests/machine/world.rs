@@ -135,6 +135,7 @@ impl Decl {
             mode: Mode::Apply,
             after: Vec::new(),
             on_policy_change: Vec::new(),
+            requires: Vec::new(),
         });
         for mut resource in resources {
             resource.name.module = module.parse().unwrap();

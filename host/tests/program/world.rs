@@ -228,6 +228,7 @@ pub(crate) fn declaration(sequence: u64, content: &str, probe_for: Option<&str>)
         mode: Mode::Apply,
         after: vec![],
         on_policy_change: vec![],
+        requires: vec![],
         resources: resources.clone(),
     };
     Declaration {
@@ -246,6 +247,7 @@ pub(crate) fn declaration(sequence: u64, content: &str, probe_for: Option<&str>)
             mode: Mode::Apply,
             after: vec![],
             on_policy_change: vec![],
+            requires: vec![],
         }],
         roles: vec![],
         adopted: false,

@@ -9,6 +9,7 @@ use meshplan_schemas::document::{FleetDoc, PlanDoc};
 use meshplan_schemas::finding::Finding;
 use meshplan_schemas::fleet_list::{Leaf, UpdateClass};
 use meshplan_schemas::ident::{FleetName, ModuleName, NodeId, NodeName, PlanName, RoleName};
+use meshplan_schemas::maintenance::FleetWindows;
 use meshplan_schemas::merkle;
 
 use super::assertions::Assertion;
@@ -37,6 +38,8 @@ pub struct Composed {
     pub policy: String,
     /// The digest of that text.
     pub policy_digest: Digest,
+    /// The maintenance windows that it gives its nodes (FR-7).
+    pub windows: FleetWindows,
     /// Every record that is not revoked, by its uuid.
     pub nodes: ByNode<Arc<ComposedNode>>,
     /// The leaves of the fleet list, sorted by uuid: the records with keys, not revoked.

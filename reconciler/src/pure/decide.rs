@@ -39,6 +39,7 @@ pub mod people;
 pub mod waiting;
 pub mod walk;
 pub mod why;
+pub mod windows;
 
 #[cfg(test)]
 mod tests;

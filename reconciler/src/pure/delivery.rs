@@ -11,6 +11,7 @@ use meshplan_schemas::digest::Digest;
 use meshplan_schemas::document::plan::{Amount, Select};
 use meshplan_schemas::ident::{CommitId, DeliveryName, NodeId, NodeName, PlanName};
 use meshplan_schemas::lifecycle::delivery::{Code, InvalidTransition, State, check};
+use meshplan_schemas::maintenance::Window;
 use serde::{Deserialize, Serialize};
 
 use super::scope::Scope;
@@ -152,6 +153,9 @@ pub struct Walk {
     /// The newest epoch addresses everyone.
     #[serde(default)]
     pub released: bool,
+    /// Windows outside of which no stage opens: those of the plan before and after (DL-15, DL-17).
+    #[serde(default)]
+    pub windows: Vec<Window>,
     /// Machines that are not awaited: absent at the start, and the plan or a person says so (DL-19).
     #[serde(default)]
     pub excused: BTreeSet<NodeId>,
@@ -270,6 +274,9 @@ pub struct MachineRun {
     /// Decided, or still open.
     #[serde(default)]
     pub verdict: Option<Verdict>,
+    /// Its own maintenance window was shut, and opens then: its time counts from there (DL-17).
+    #[serde(default)]
+    pub opens: Option<Timestamp>,
     /// A person said go although it did not pass: it troubles nobody any more.
     #[serde(default)]
     pub forced: bool,

@@ -11,6 +11,7 @@ use super::policy::MaintenanceWindow;
 use super::read::{At, Read, Reader, table};
 use super::scalar::{Identifier, Int, SomeSecs};
 use crate::ident::{ModuleName, NodeName, PlanName, ResourceName, RoleName};
+use crate::maintenance::Window;
 
 use super::words::words as word_type;
 
@@ -36,6 +37,9 @@ pub struct PlanDoc {
     /// How much may vanish without a word (FR-12).
     #[serde(default)]
     pub max_removals: MaxRemovals,
+    /// When stages may open (DL-17); none: at any time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub window: Option<Window>,
     /// The stages, at least one.
     pub stages: Vec<StageDoc>,
 }

@@ -1,7 +1,7 @@
 //! `policy/base.toml` and `policy/roles/<role>.toml`: the four sections and their keys (FR-6, FR-7).
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use toml::Spanned;
 use toml::de::DeValue;
 
@@ -158,7 +158,7 @@ impl JsonSchema for Days {
 }
 
 /// A day of the week.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 #[schemars(inline)]
 #[expect(missing_docs, reason = "days")]
@@ -171,18 +171,29 @@ pub enum Day {
     Sat,
     Sun,
 }
+const DAYS: [(&str, Day); 7] = [
+    ("mon", Day::Mon),
+    ("tue", Day::Tue),
+    ("wed", Day::Wed),
+    ("thu", Day::Thu),
+    ("fri", Day::Fri),
+    ("sat", Day::Sat),
+    ("sun", Day::Sun),
+];
+
+impl Day {
+    /// How it is written.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        DAYS.iter()
+            .find(|(_, day)| *day == self)
+            .map_or("", |(word, _)| word)
+    }
+}
+
 impl Read for Day {
     fn read(value: &Spanned<DeValue<'_>>, reader: &mut Reader<'_>) -> Option<Self> {
-        let days = [
-            ("mon", Self::Mon),
-            ("tue", Self::Tue),
-            ("wed", Self::Wed),
-            ("thu", Self::Thu),
-            ("fri", Self::Fri),
-            ("sat", Self::Sat),
-            ("sun", Self::Sun),
-        ];
-        reader.word(value, &days)
+        reader.word(value, &DAYS)
     }
 }
 

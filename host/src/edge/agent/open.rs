@@ -6,7 +6,7 @@ use super::*;
 use crate::edge::boot;
 use crate::edge::disk::RealDisk;
 use crate::edge::identity::Identity;
-use crate::edge::link::Membership;
+use crate::edge::link::{Followed, Membership};
 use crate::edge::machine::{LedgerState, Recovered, Recovery};
 use crate::edge::marks::{self, Held};
 use crate::edge::orders;
@@ -113,7 +113,7 @@ impl Shell {
             unwritten: Unwritten::default(),
             asker,
             to_link: VecDeque::new(),
-            listed: watch::channel(Vec::new()).0,
+            followed: watch::channel(Followed::default()).0,
             renewing: 0,
             machine: Some(machine),
             jobs: VecDeque::new(),

@@ -24,6 +24,7 @@ impl Machine {
             due: Due::Nothing,
             look_only: false,
             time: None,
+            abilities: Vec::new(),
             repairs: BTreeMap::new(),
         };
         window::clear_beside(machine.state())?;
@@ -66,6 +67,7 @@ impl Machine {
             due: Due::Nothing,
             look_only: true,
             time: None,
+            abilities: Vec::new(),
             repairs: BTreeMap::new(),
         })
     }

@@ -13,6 +13,7 @@ use crate::edge::accounts::Accounts;
 use crate::edge::observe::observe;
 use crate::kinds::{Invalid, Wanted};
 use crate::pure::apply_plan::{self, Ask, Decision, Inputs, Part, Plan, Step};
+use crate::pure::capability;
 use crate::pure::observed::Observed;
 use crate::pure::order::order;
 use crate::pure::record::Ledger;
@@ -141,7 +142,12 @@ impl Machine {
                 .filter(|r| r.name.module == module)
                 .collect();
             let looked_at = observe_all || entry.is_some_and(|entry| entry.mode == Mode::Observe);
-            let part = match self.asks(&resources, &accounts, &falling, &mut wanted) {
+            let lacking = entry.and_then(|entry| capability::lacking(&entry.requires, &self.abilities));
+            let asks = match lacking {
+                Some(why) => Err(why),
+                None => self.asks(&resources, &accounts, &falling, &mut wanted),
+            };
+            let part = match asks {
                 Err(why) => Part::Refused {
                     names: resources.iter().map(|r| r.name.clone()).collect(),
                     why: format!("module {module} is refused: {why}"),

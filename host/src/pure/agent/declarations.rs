@@ -29,6 +29,15 @@ impl Agent {
             self.declaration_status(&newest, DeclarationState::KnownBad, why, now);
             return;
         }
+        if let Some(why) = self.shut(newest.payload.urgent, now) {
+            let status = self.standing.declaration.as_ref();
+            let said = status.is_some_and(|s| s.digest == newest.digest && s.reason == why);
+            if !said {
+                self.journal("declaration.queued", Some(sequence), why.clone());
+                self.declaration_status(&newest, DeclarationState::Queued, why, now);
+            }
+            return;
+        }
         if self.known_bad.lift(&newest.payload.again) {
             self.effects.push(Effect::SaveKnownBad);
         }
@@ -96,7 +105,8 @@ impl Agent {
         // The end is on disk before what was tried is forgotten: a start between finds it settled.
         self.effects.push(Effect::SaveStanding);
         self.effects.push(Effect::Drop(Slot::Trying));
-        self.next_reconcile = now.saturating_add(i64::from(self.reconcile_secs()));
+        self.count_failures();
+        self.next_reconcile = self.next_look(now);
     }
 
     fn declaration_stays(&mut self, trying: Kept<Declaration>, now: i64) {
@@ -106,6 +116,8 @@ impl Agent {
         self.standing.left_out = trying.payload.left_out.iter().map(|l| l.module.clone()).collect();
         self.standing.end_module_verdicts();
         self.orders.confirmed = Some(trying.clone());
+        // Its roles choose the overlays of policy (SG-2).
+        self.read_duties();
         let failed = failed_lines(&self.standing.lines);
         if failed.is_empty() {
             self.journal("declaration.confirmed", Some(sequence), "");
@@ -194,6 +206,8 @@ impl Agent {
         self.changed |= news || applied.held != self.standing.held;
         self.standing.lines = applied.lines;
         self.standing.held = applied.held;
+        self.count_failures();
+        self.next_reconcile = self.next_look(now);
         let mended = failed_before && !applied.failed && failed_lines(&self.standing.lines).is_empty();
         if let Some(status) = self
             .standing
@@ -224,6 +238,16 @@ impl Agent {
             }
             Reason::NoLink | Reason::CannotTell(_) | Reason::Interrupted(_) | Reason::NotBegun(_) => None,
         }
+    }
+
+    /// How often in a row something was left failed (FR-7: what failed is tried again at the policy's pace).
+    fn count_failures(&mut self) {
+        let failed = !failed_lines(&self.standing.lines).is_empty();
+        self.failures = if failed {
+            self.failures.saturating_add(1)
+        } else {
+            0
+        };
     }
 
     fn only_observed(&self, module: &ModuleName) -> bool {

@@ -172,6 +172,21 @@ pub enum Job {
     Repair(Box<Kept<Declaration>>),
 }
 
+impl Job {
+    /// Whether a module of it asks for what not every machine can do (HR-10).
+    #[must_use]
+    pub fn requires_something(&self) -> bool {
+        match self {
+            Self::Rebuild(kept, _) | Self::Apply(kept) | Self::Repair(kept) => kept
+                .payload
+                .modules
+                .iter()
+                .any(|module| !module.requires.is_empty()),
+            Self::ApplyPolicy { .. } | Self::Arm(_) | Self::Confirm | Self::Revert(_) => false,
+        }
+    }
+}
+
 /// A line of the journal (RO-7).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Entry {

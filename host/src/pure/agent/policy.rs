@@ -5,8 +5,9 @@ use meshplan_schemas::lifecycle::epoch::EpochState;
 use meshplan_schemas::policy;
 use meshplan_schemas::report::{EpochStatus, Mark, RollbackVerdict};
 
-use super::{Agent, Applied, ApplyEnd, Busy, Effect, Job, RECONCILE_SECS};
+use super::{Agent, Applied, ApplyEnd, Busy, Effect, Job};
 use crate::pure::confirm::{Change, Reason};
+use crate::pure::duties::Duties;
 use crate::pure::epoch_choice::{self, Choice, Given};
 use crate::pure::known_bad::Entry;
 use crate::pure::standing::POLICY;
@@ -66,6 +67,7 @@ impl Agent {
             Choice::Note(digest) => {
                 let number = self.number(digest);
                 self.standing.running = Some(Mark { number, digest });
+                self.read_duties();
                 self.journal(
                     "epoch.applied",
                     Some(number),
@@ -82,7 +84,19 @@ impl Agent {
                 self.journal("epoch.rejected", Some(number), why.clone());
                 self.epoch_status(number, Some(epoch), EpochState::Rejected, why, now);
             }
-            Choice::Stage { epoch, text } => self.stage(epoch, text, now),
+            Choice::Stage { epoch, text } => {
+                let urgent = self.orders.epochs.get(&epoch).is_some_and(|e| e.payload.urgent);
+                let Some(why) = self.shut(urgent, now) else {
+                    return self.stage(epoch, text, now);
+                };
+                let said = self.epoch_stands(epoch, EpochState::Received)
+                    && self.standing.epoch.as_ref().is_some_and(|s| s.reason == why);
+                if !said {
+                    let number = self.number(epoch);
+                    self.journal("epoch.queued", Some(number), why.clone());
+                    self.epoch_status(number, Some(epoch), EpochState::Received, why, now);
+                }
+            }
         }
     }
 
@@ -143,11 +157,12 @@ impl Agent {
                 number: epoch,
                 digest,
             });
+            self.read_duties();
             self.standing.policy = self.effective(digest).map(|text| Digest::of(text.as_bytes()));
             self.standing.end_policy_verdict();
             self.journal("epoch.applied", Some(epoch), "");
             self.epoch_status(epoch, Some(digest), EpochState::Applied, String::new(), now);
-            self.next_reconcile = now.saturating_add(i64::from(self.reconcile_secs()));
+            self.next_reconcile = self.next_look(now);
             return;
         };
         let why = reason.to_string();
@@ -195,20 +210,33 @@ impl Agent {
         Some(policy.effective_text(self.orders.roles()))
     }
 
+    /// Reads anew what the policy that runs asks of the host; what this build cannot read asks nothing of it, and was
+    /// refused when it was new.
+    pub(super) fn read_duties(&mut self) {
+        let text = self.standing.running.and_then(|m| self.effective(m.digest));
+        self.duties = text.and_then(|text| Duties::of(&text).ok()).unwrap_or_default();
+    }
+
     /// `scheduler.reconcile_secs` of the command line, else of the policy that runs, else the default (FR-7).
     pub(super) fn reconcile_secs(&self) -> u32 {
-        let of_policy = || {
-            let kept = self.orders.epochs.get(&self.standing.running?.digest)?;
-            let table = policy::parse(&kept.payload.policy)
-                .ok()?
-                .effective(self.orders.roles());
-            let secs = table.get("scheduler")?.get("reconcile_secs")?.as_integer()?;
-            u32::try_from(secs).ok()
-        };
-        self.reconcile_secs
-            .or_else(of_policy)
-            .unwrap_or(RECONCILE_SECS)
-            .max(1)
+        self.reconcile_secs.unwrap_or(self.duties.reconcile_secs).max(1)
+    }
+
+    /// When drift is looked for next.
+    pub(super) fn next_look(&self, now: i64) -> i64 {
+        let pause = self
+            .duties
+            .pause_secs(self.reconcile_secs(), self.failures, self.node, now);
+        now.saturating_add(i64::from(pause))
+    }
+
+    /// Why an order is not begun now: no maintenance window is open and it is not urgent (FR-7). A change that is under
+    /// way goes on, and so does putting drift right.
+    pub(super) fn shut(&mut self, urgent: bool, now: i64) -> Option<String> {
+        let opens = self.duties.opens(now).filter(|_| !urgent)?;
+        self.opens = Some(self.opens.map_or(opens, |before| before.min(opens)));
+        let at = jiff::Timestamp::from_second(opens).map_or_else(|_| opens.to_string(), |at| at.to_string());
+        Some(format!("waits for the maintenance window that opens at {at}"))
     }
 
     fn epoch_stands(&self, digest: Digest, state: EpochState) -> bool {

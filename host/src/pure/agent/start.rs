@@ -120,6 +120,7 @@ impl Agent {
             (StartedWindow::Confirmed | StartedWindow::Clean, None) => {}
         }
         self.heal(started.confirmed, now);
+        self.read_duties();
         let probes = self.probes();
         self.effects.push(Effect::AskProbes(Purpose::Start, probes));
     }

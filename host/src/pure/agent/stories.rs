@@ -3,6 +3,7 @@
 mod node;
 mod policy;
 mod starts;
+mod windows;
 
 use meshplan_schemas::declaration::{Declaration, Mode, OnFailure};
 use meshplan_schemas::epoch::{InForce, Targeting};
@@ -12,6 +13,7 @@ use meshplan_schemas::resource::{Ask, Probe, Resource};
 use proptest::prelude::*;
 
 use super::*;
+use crate::pure::duties::RECONCILE_SECS;
 use crate::pure::sample;
 use node::{Node, applied, given, line, policy, with_probe};
 

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use meshplan_schemas::digest::Digest;
 use meshplan_schemas::finding::Finding;
 use meshplan_schemas::ident::{FleetName, ModuleName};
+use meshplan_schemas::maintenance::FleetWindows;
 
 use super::contents::Contents;
 use super::{Composed, TreeError, lists};
@@ -250,6 +251,7 @@ impl Good {
             fleet: validated.fleet().clone(),
             policy_digest: Digest::of(policy.as_bytes()),
             policy,
+            windows: FleetWindows::of(validated.policy()),
             nodes,
             list_digest: lists::list_digest(&validated, &leaves).map_err(told)?,
             leaves,

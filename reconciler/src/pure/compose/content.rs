@@ -44,6 +44,7 @@ pub(super) fn content(
         mode: if observe { Mode::Observe } else { Mode::Apply },
         after: document.after.iter().map(|m| m.value.clone()).collect(),
         on_policy_change: values(&document.on_policy_change),
+        requires: document.requires.iter().map(|at| at.value.to_string()).collect(),
         resources,
     })
 }

@@ -49,7 +49,7 @@ pub fn forecast<'a>(tree: &'a Composed, legs: &[Leg]) -> Forecast<'a> {
     let mut left: BTreeSet<NodeId> = legs.iter().flat_map(|leg| leg.nodes.keys().copied()).collect();
     let mut chance = false;
     let mut stages = Vec::new();
-    for run in new_walk(tree, plan, BTreeSet::new(), None).stages {
+    for run in new_walk(tree, plan, Vec::new(), BTreeSet::new(), None).stages {
         let whole = StageRun {
             batch: None,
             ..run.clone()

@@ -73,6 +73,22 @@ fn judged(report: &Report, machine: &MachineRun) -> Seen {
     Seen::Healthy
 }
 
+/// Whether the machine has begun what it was sent: it has it, and does not keep it for a window that is shut.
+#[must_use]
+pub fn has_begun(report: &Report, machine: &MachineRun) -> bool {
+    let declaration = machine.sequence == 0
+        || report
+            .declaration
+            .as_ref()
+            .is_some_and(|s| s.sequence >= machine.sequence && s.state != DeclarationState::Queued);
+    let epoch = machine.epoch == 0
+        || report
+            .epoch
+            .as_ref()
+            .is_some_and(|s| s.state_epoch >= machine.epoch && s.state != EpochState::Received);
+    declaration && epoch
+}
+
 /// How the node stands with an order of this sequence; healthy where it was sent none.
 #[must_use]
 pub fn declaration(report: &Report, sequence: u64) -> Seen {

@@ -6,4 +6,5 @@ mod host;
 mod proven;
 mod stories;
 mod traps;
+mod windows;
 mod world;

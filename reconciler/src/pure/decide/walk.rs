@@ -9,7 +9,7 @@ use meshplan_schemas::lifecycle::delivery::{Code, State};
 
 use super::draft::Draft;
 use super::look::{self, Seen};
-use super::{DecideError, Tree, after_secs, orders};
+use super::{DecideError, Tree, after_secs, orders, windows};
 use crate::pure::compose::Composed;
 use crate::pure::delivery::{
     AbortCause, Delivery, MachineRun, OnTrouble, StageRun, Step, Verdict, VerdictWord,
@@ -122,6 +122,13 @@ fn open(draft: &mut Draft<'_>, delivery: &mut Delivery, tree: &Arc<Composed>) ->
         )?;
         return Ok(false);
     }
+    if !machines.is_empty()
+        && let Some(walk) = delivery.walk.as_ref()
+        && let Some(opens) = windows::stage_waits(walk, draft.now())
+    {
+        draft.due(opens);
+        return Ok(false);
+    }
     let left: BTreeSet<NodeId> = candidates.difference(&machines).copied().collect();
     let batched =
         walk.stages[current].batch.is_some() && walk.stages[current].select.rest && !left.is_empty();
@@ -169,6 +176,7 @@ fn open(draft: &mut Draft<'_>, delivery: &mut Delivery, tree: &Arc<Composed>) ->
             restarts: None,
             last: String::new(),
             unhealthy: false,
+            opens: None,
             forced: false,
             verdict: told,
         };
@@ -194,8 +202,10 @@ fn look_at_stage(
         return Ok(false);
     };
     let ids: Vec<NodeId> = open_machines(delivery, current);
+    let shut = windows::shut(draft, tree, ids.iter().copied());
     for id in &ids {
-        look_at(draft, delivery, tree, (current, *id), deadline)?;
+        let opens = shut.get(id).copied();
+        look_at(draft, delivery, tree, (current, *id), (deadline, opens))?;
     }
     let Some(stage) = delivery.walk.as_ref().and_then(|w| w.stages.get(current)) else {
         return Ok(false);
@@ -203,8 +213,8 @@ fn look_at_stage(
     if let Some(trouble) = trouble(stage) {
         return answer(draft, delivery, &trouble).map(|()| false);
     }
+    // When each of them is due next, `look_at` has said.
     if stage.machines.values().any(|m| m.verdict.is_none()) {
-        draft.due(deadline);
         return Ok(false);
     }
     let Some(walk) = delivery.walk.as_mut() else {
@@ -241,14 +251,14 @@ fn look_at(
     delivery: &mut Delivery,
     tree: &Composed,
     (stage, id): (usize, NodeId),
-    deadline: Timestamp,
+    (deadline, shut_until): (Timestamp, Option<Timestamp>),
 ) -> Result<(), DecideError> {
     let now = draft.now();
     let node = draft.known.snapshot.nodes.get(&id).cloned().unwrap_or_default();
     let Some(run) = stage_mut(delivery, stage) else {
         return Ok(());
     };
-    let (times, every) = (run.times, run.every_secs);
+    let (times, every, within) = (run.times, run.every_secs, run.within_secs);
     let Some(machine) = run.machines.get_mut(&id) else {
         return Ok(());
     };
@@ -299,12 +309,28 @@ fn look_at(
     let Some(machine) = stage_mut(delivery, stage).and_then(|s| s.machines.get_mut(&id)) else {
         return Ok(());
     };
+    // Its own window is shut and it has not begun: it is not asked, and its time counts from when it opens (DL-17).
+    let begun = node
+        .report
+        .as_ref()
+        .is_some_and(|report| look::has_begun(report, machine));
+    let waits = shut_until.filter(|_| !begun);
+    if let Some(opens) = waits {
+        machine.opens = Some(opens);
+        machine.last = format!("its own maintenance window is shut until {opens}");
+    }
+    let deadline = machine
+        .opens
+        .map_or(deadline, |opens| deadline.max(after_secs(opens, within)));
     if machine.verdict.is_none() && now >= deadline {
         machine.verdict = Some(at_deadline(machine));
     }
     if machine.verdict.is_none() {
-        let next = ask_in_turn(draft, machine, id, every);
-        draft.due(next);
+        let next = match waits {
+            Some(opens) => opens,
+            None => ask_in_turn(draft, machine, id, every),
+        };
+        draft.due(next.min(deadline));
     }
     Ok(())
 }

@@ -5,7 +5,7 @@ use jiff::Timestamp;
 use meshplan_schemas::lifecycle::delivery::{Code, State};
 use serde::Serialize;
 
-use super::walk;
+use super::{walk, windows};
 use crate::pure::delivery::{Delivery, Step};
 use crate::pure::page::NodeView;
 
@@ -56,6 +56,7 @@ pub fn why(delivery: &Delivery, in_the_way: Option<&Delivery>, now: Timestamp) -
         State::Held => {
             why.waits_for = match delivery.code {
                 Code::Absent => format!("machines that are away: {}", delivery.reason),
+                Code::Window => delivery.reason.clone(),
                 _ => format!("a person: {}", delivery.reason),
             };
             why.rule = format!("{} ({})", why.rule, delivery.code);
@@ -139,6 +140,10 @@ fn delivering(delivery: &Delivery, why: &mut Why, stop: Option<String>) {
         Step::Regard { deadline } => {
             why.waits_for = format!("a fresh look at all that passed before {} opens", why.next);
             why.deadline = Some(deadline);
+        }
+        Step::Open if let Some(opens) = windows::stage_waits(walk, why.as_of) => {
+            why.waits_for = format!("the window of the plan, then {} opens", stage.name);
+            why.deadline = Some(opens);
         }
         Step::Open | Step::Returning { .. } => {
             why.waits_for = format!(

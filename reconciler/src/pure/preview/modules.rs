@@ -260,6 +260,10 @@ fn facts(old: &ModuleContent, new: &ModuleContent) -> Vec<String> {
         let (old, new) = (list(&old.on_policy_change), list(&new.on_policy_change));
         facts.push(format!("on_policy_change {old} -> {new}"));
     }
+    if old.requires != new.requires {
+        let (old, new) = (list(&old.requires), list(&new.requires));
+        facts.push(format!("requires {old} -> {new}"));
+    }
     facts
 }
 

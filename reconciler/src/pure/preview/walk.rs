@@ -3,17 +3,17 @@
 //! The legs are those that [`crate::pure::diff`] finds where everything before is accepted and proven, and the stages
 //! those of [`crate::pure::decide::forecast`]: a preview has no rules of its own.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use meshplan_schemas::document::plan::{Absent, Check};
-use meshplan_schemas::ident::{CommitId, NodeName, PlanName};
+use meshplan_schemas::ident::{CommitId, NodeId, NodeName, PlanName};
 use serde::Serialize;
 
 use crate::pure::compose::Composed;
 use crate::pure::compose::former::Former;
 use crate::pure::decide::forecast::{StageForecast, forecast};
-use crate::pure::delivery::OnTrouble;
+use crate::pure::delivery::{Leg, OnTrouble};
 use crate::pure::diff::{Beside, diff, policy_on_nodes};
 use crate::pure::scope::Scope;
 use crate::pure::snapshot::{Assignment, ContentRef, Snapshot};
@@ -111,7 +111,9 @@ pub(super) fn walk(
             })
             .collect(),
         plan: forecast.plan.map(|plan| plan.name.clone()),
-        gate: forecast.plan.map(gate).unwrap_or_default(),
+        gate: (forecast.plan.into_iter().flat_map(gate))
+            .chain(own_windows(after, &legs))
+            .collect(),
         stages,
     }))
 }
@@ -190,5 +192,24 @@ fn gate(plan: &meshplan_schemas::document::PlanDoc) -> Vec<String> {
         Absent::Skip => gate.push("the machines that are there, absent ones follow".to_owned()),
         Absent::Wait => gate.push("nobody: absent machines abort it at the deadline".to_owned()),
     }
+    if let Some(window) = &plan.window {
+        gate.push(format!("its window, {window}, for each stage"));
+    }
     gate
+}
+
+/// The maintenance windows that the machines of these legs have of their own (DL-17).
+fn own_windows(after: &Composed, legs: &[Leg]) -> Option<String> {
+    let machines: BTreeSet<NodeId> = legs.iter().flat_map(|leg| leg.nodes.keys().copied()).collect();
+    let bound = machines.iter().filter(|id| {
+        let node = after.nodes.get(id);
+        node.is_some_and(|node| !after.windows.of_node(&node.roles).is_empty())
+    });
+    match bound.count() {
+        0 => None,
+        1 => Some("1 machine's own maintenance window, outside of which it counts as absent".to_owned()),
+        n => Some(format!(
+            "the own maintenance windows of {n} machines, outside of which they count as absent"
+        )),
+    }
 }

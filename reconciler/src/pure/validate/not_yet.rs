@@ -78,9 +78,6 @@ fn fleet(file: &FleetFile, say: &mut impl FnMut(&Range<usize>, &str)) {
 }
 
 fn plan(file: &PlanFile, say: &mut impl FnMut(&Range<usize>, &str)) {
-    if let Some(at) = &file.window {
-        say(&at.span, "`window` is");
-    }
     if file.revert_pr.value {
         say(&file.revert_pr.span, "`revert_pr` is");
     }
@@ -104,9 +101,6 @@ fn plan(file: &PlanFile, say: &mut impl FnMut(&Range<usize>, &str)) {
 }
 
 fn module(file: &ModuleFile, say: &mut impl FnMut(&Range<usize>, &str)) {
-    if let Some(ability) = file.requires.first() {
-        say(&ability.span, "`requires` is");
-    }
     for entry in file.entries() {
         if let Some(at) = entry.common().not_reversible() {
             say(&at.span, "`not_reversible` is");

@@ -11,6 +11,7 @@ use meshplan_schemas::document::{FleetDoc, NodeFile};
 use meshplan_schemas::finding::{Finding, Source, did_you_mean};
 use meshplan_schemas::fleet_list::UpdateClass;
 use meshplan_schemas::ident::PlanName;
+use meshplan_schemas::maintenance::Window;
 
 use super::{Names, plan_keys};
 use crate::pure::parse::{Documents, NodeDocument};
@@ -118,6 +119,8 @@ fn check_stages(source: &Source, file: &PlanFile, names: &Names, findings: &mut 
             findings.push(source.error(batch.span.clone(), message));
         }
     }
+    let window = file.window.as_ref().filter(|at| at.value.from != at.value.to);
+    let open_secs = window.and_then(|at| Window::from(&at.value).secs());
     let mut seen: Vec<&PlanName> = Vec::new();
     let mut rest = false;
     for At { value: stage, .. } in &file.stages {
@@ -150,6 +153,19 @@ fn check_stages(source: &Source, file: &PlanFile, names: &Names, findings: &mut 
                 "nothing can pass: {times} looks, {every_secs} seconds apart, do not fit into {within_secs} seconds"
             );
             findings.push(source.error(at.clone(), message).help("raise `within_secs`"));
+        }
+        let within = stage.healthy.as_ref().and_then(|h| Some(h.value.within_secs?.0));
+        if let (Some(open), Some(within)) = (open_secs, within)
+            && within > open
+        {
+            let message = format!(
+                "this stage can never open: it needs {within} s of the plan's window, which is open for {open} s"
+            );
+            findings.push(
+                source
+                    .error(at.clone(), message)
+                    .help("lower `within_secs`, or widen the window"),
+            );
         }
         for amount in [&stage.batch, &stage.share].into_iter().flatten() {
             if matches!(amount.value, Amount::Number(0) | Amount::Percent(0)) {
@@ -298,6 +314,7 @@ fn resolved(name: &PlanName, source: &Source, file: &PlanFile, fleet: &FleetDoc)
             resources: at.value.resources.0,
             nodes: at.value.nodes.value,
         }),
+        window: file.window.as_ref().map(|at| Window::from(&at.value)),
         stages: file.stages.iter().enumerate().map(stage).collect(),
     }
 }

@@ -100,7 +100,7 @@ fn an_epoch_that_only_this_host_is_too_old_for_is_told_as_rejected_under_its_num
 #[test]
 fn a_confirmed_change_of_roles_changes_the_effective_policy() {
     let mut node = Node::new();
-    let text = "[base.qos]\nx = 1\n[roles.edge.qos]\nx = 2\n";
+    let text = "[base.qos.extra]\nx = 1\n[roles.edge.qos.extra]\nx = 2\n";
     node.order(sample::text(&sample::epoch(
         1,
         text,

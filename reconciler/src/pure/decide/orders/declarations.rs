@@ -147,6 +147,7 @@ fn entry(draft: &Draft<'_>, name: &ModuleName, content: &ContentRef, body: &Modu
         mode: body.mode,
         after: body.after.clone(),
         on_policy_change: body.on_policy_change.clone(),
+        requires: body.requires.clone(),
     }
 }
 

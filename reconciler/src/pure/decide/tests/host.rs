@@ -2,12 +2,14 @@
 
 use std::collections::BTreeMap;
 
+use jiff::Timestamp;
 use meshplan_schemas::declaration::Declaration;
 use meshplan_schemas::digest::Digest;
 use meshplan_schemas::epoch::{Epoch, epoch_to_run};
 use meshplan_schemas::fleet_list::UpdateClass;
 use meshplan_schemas::ident::NodeId;
 use meshplan_schemas::lifecycle::epoch::EpochState;
+use meshplan_schemas::maintenance::{Openness, Window};
 use meshplan_schemas::report::{Cause, DeclarationState, DeclarationStatus, EpochStatus, Report};
 
 /// What a simulated host does with an order.
@@ -35,6 +37,8 @@ pub(super) struct SimHost {
     pub(super) epoch_state: Option<(u64, EpochState, String)>,
     pub(super) lost_link: bool,
     pub(super) counter: u64,
+    /// Its own maintenance windows.
+    pub(super) windows: Vec<Window>,
 }
 
 impl SimHost {
@@ -48,10 +52,23 @@ impl SimHost {
             epoch_state: None,
             lost_link: false,
             counter: 0,
+            windows: Vec::new(),
         }
     }
 
-    pub(super) fn take(&mut self, declaration: Declaration) {
+    /// Whether this is newer than what it has, or waits for its window.
+    pub(super) fn wants(&self, declaration: &Declaration) -> bool {
+        self.taken.as_ref().is_none_or(|(sequence, state, _)| {
+            declaration.sequence > *sequence || *state == DeclarationState::Queued
+        })
+    }
+
+    pub(super) fn take(&mut self, declaration: Declaration, now: Timestamp) {
+        if !declaration.urgent && Openness::at(&self.windows, now).opens().is_some() {
+            let waits = "waits for the maintenance window".to_owned();
+            self.taken = Some((declaration.sequence, DeclarationState::Queued, waits));
+            return;
+        }
         let bad = serde_json::to_string(&declaration.resources)
             .unwrap()
             .contains("bad");

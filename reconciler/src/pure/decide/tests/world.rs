@@ -16,6 +16,7 @@ use meshplan_schemas::fleet_list::{Author, UpdateClass};
 use meshplan_schemas::ident::{CommitId, KeyId, NodeId};
 use meshplan_schemas::key::SigningKey;
 use meshplan_schemas::lifecycle::delivery::State;
+use meshplan_schemas::maintenance::FleetWindows;
 use meshplan_schemas::report::Cause;
 use meshplan_schemas::resource::{Content, File, Kind};
 
@@ -77,6 +78,7 @@ pub(super) fn tree(nodes: u128, policy: &str, modules: &[(&str, &str)]) -> Compo
                 mode: Mode::Apply,
                 after: Vec::new(),
                 on_policy_change: Vec::new(),
+                requires: Vec::new(),
                 resources: vec![
                     file.into_resource(format!("{name}.conf").parse().unwrap())
                         .unwrap(),
@@ -112,6 +114,7 @@ pub(super) fn tree(nodes: u128, policy: &str, modules: &[(&str, &str)]) -> Compo
         })
         .collect::<ByNode<_>>();
     Composed {
+        windows: FleetWindows::default(),
         fleet: fleet(),
         policy_digest: Digest::of(policy.as_bytes()),
         policy,
@@ -166,6 +169,7 @@ pub(super) fn plan() -> PlanDoc {
         wait: Wait::Passed,
     };
     PlanDoc {
+        window: None,
         name: "default".parse().unwrap(),
         covers: vec![Covers::Everything],
         check: Check::Own,
@@ -443,11 +447,10 @@ impl World {
                 continue;
             }
             let mut changed = false;
-            if let Some(declaration) =
-                newest.filter(|d| host.taken.as_ref().is_none_or(|(s, ..)| d.sequence > *s))
-            {
-                host.take(declaration);
-                changed = true;
+            if let Some(declaration) = newest.filter(|d| host.wants(d)) {
+                let before = host.taken.clone();
+                host.take(declaration, self.now);
+                changed = host.taken != before;
             }
             if let Some(newest) = newest_epoch {
                 changed |= host.take_epoch(id, &newest, &epochs);

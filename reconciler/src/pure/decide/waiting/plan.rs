@@ -6,6 +6,7 @@ use meshplan_schemas::declaration::LeftOut;
 use meshplan_schemas::document::PlanDoc;
 use meshplan_schemas::document::plan::{Amount, Canary, Covers, Select, StageDoc, Trouble, Wait};
 use meshplan_schemas::ident::NodeId;
+use meshplan_schemas::maintenance::Window;
 
 use crate::pure::compose::Composed;
 use crate::pure::delivery::{Delivery, Inherited, Leg, OnTrouble, StageRun, Step, Walk};
@@ -41,10 +42,11 @@ pub(in crate::pure::decide) fn plan_for<'a>(tree: &'a Composed, legs: &[Leg]) ->
     }
 }
 
-/// The walk at its beginning: the plan's stages, with defaults filled in.
+/// The walk at its beginning: the plan's stages, with defaults filled in. No stage opens outside of `windows`.
 pub(in crate::pure::decide) fn new_walk(
     tree: &Composed,
     plan: Option<&PlanDoc>,
+    windows: Vec<Window>,
     excused: BTreeSet<NodeId>,
     inherited: Option<&Inherited>,
 ) -> Walk {
@@ -98,6 +100,7 @@ pub(in crate::pure::decide) fn new_walk(
         revision: 0,
         reached: inherited.map(|i| i.reached.clone()).unwrap_or_default(),
         released: false,
+        windows,
         excused,
         lines: Vec::new(),
         abort_cause: None,

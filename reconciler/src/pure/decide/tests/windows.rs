@@ -1,0 +1,229 @@
+//! Windows: the plan's, in which stages open, and the machines' own (DL-17, FR-7). The world's first commit is delivered on
+//! a Sunday at 12:03:20 UTC.
+
+use meshplan_schemas::document::plan::Absent;
+use meshplan_schemas::lifecycle::delivery::State;
+use meshplan_schemas::maintenance::{FleetWindows, Window};
+use meshplan_schemas::policy;
+
+use super::host::Behaviour;
+use super::world::{World, node, set, tree};
+use crate::pure::compose::Composed;
+use crate::pure::decide::why::why;
+use crate::pure::snapshot::Verb;
+
+fn window(from: &str, to: &str) -> Window {
+    Window {
+        days: serde_json::from_str(r#"["sun", "mon"]"#).unwrap(),
+        from: from.parse().unwrap(),
+        to: to.parse().unwrap(),
+        zone: "UTC".parse().unwrap(),
+    }
+}
+
+fn change(act: impl FnOnce(&mut Composed)) -> Composed {
+    let mut tree = tree(3, "one", &[("web", "two")]);
+    act(&mut tree);
+    tree
+}
+
+fn in_window(from: &str, to: &str) -> Composed {
+    change(|tree| {
+        tree.plans
+            .values_mut()
+            .for_each(|plan| plan.window = Some(window(from, to)))
+    })
+}
+
+/// A fleet whose machines begin nothing outside of this window, with a commit on its way that changes them.
+fn with_hosts_window(from: &str, to: &str, absent: Absent) -> (World, Composed) {
+    let mut world = World::at_rest(3);
+    let own = window(from, to);
+    for host in world.hosts.values_mut() {
+        host.windows = vec![own.clone()];
+    }
+    let text = format!(
+        "[[base.scheduler.windows]]\ndays = [\"sun\", \"mon\"]\nfrom = \"{from}\"\nto = \"{to}\"\nzone = \"UTC\"\n"
+    );
+    let windows = FleetWindows::of(&policy::parse(&text).unwrap());
+    // The commit that was accepted has the policy that runs.
+    for commit in world.trees.clone().into_keys() {
+        let mut accepted = tree(3, "one", &[("web", "one")]);
+        accepted.windows = windows.clone();
+        world.trees.insert(
+            commit,
+            crate::pure::decide::Tree::Composed(std::sync::Arc::new(accepted)),
+        );
+    }
+    let tree = change(|tree| {
+        tree.windows = windows;
+        tree.plans.values_mut().for_each(|plan| plan.absent = absent);
+    });
+    (world, tree)
+}
+
+// holds: DL-17, DL-2
+#[test]
+fn outside_the_plans_window_a_delivery_is_held_and_opens_by_itself() {
+    let mut world = World::at_rest(3);
+    let commit = world.merge(in_window("12:10", "13:00"));
+    assert_eq!(world.codes(&commit), ["proposed (announced)", "held (window)"]);
+    let reason = &world.archive[&commit].reason;
+    assert_eq!(
+        reason,
+        "the window of the plan is shut, or too short by now, for the stage canary; next at 2026-11-29T12:10:00Z"
+    );
+    let said = why(&world.archive[&commit], None, world.now).waits_for;
+    assert_eq!(said, *reason);
+    world.run(390);
+    assert_eq!(
+        world.runs(1, "web").as_deref(),
+        Some("one"),
+        "it began before its window"
+    );
+    world.run(100);
+    assert_eq!(
+        world.codes(&commit),
+        [
+            "proposed (announced)",
+            "held (window)",
+            "delivering (opened)",
+            "delivered (done)"
+        ]
+    );
+}
+
+// holds: DL-17
+#[test]
+fn a_stage_opens_only_when_what_is_left_of_the_window_is_longer_than_its_deadline() {
+    let mut world = World::at_rest(3);
+    // 40 s are left: enough for the canary's 20, too little for the rest's 60.
+    let mut tree = in_window("12:00", "12:04");
+    for plan in tree.plans.values_mut() {
+        plan.stages[0].healthy.as_mut().unwrap().within_secs = 20;
+    }
+    let commit = world.merge(tree);
+    world.run(300);
+    assert_eq!(world.state(&commit), State::Delivering);
+    assert_eq!(world.runs(1, "web").as_deref(), Some("two"));
+    assert_eq!(world.runs(2, "web").as_deref(), Some("one"));
+    let said = why(&world.archive[&commit], None, world.now);
+    assert_eq!(said.waits_for, "the window of the plan, then rest opens");
+    let monday = "2026-11-30T12:00:00Z".parse().unwrap();
+    assert_eq!(
+        (said.deadline, world.decide(&[]).next_at),
+        (Some(monday), Some(monday))
+    );
+    world.now = monday;
+    world.report_all();
+    world.run(100);
+    assert_eq!(world.state(&commit), State::Delivered);
+    assert_eq!(world.runs(2, "web").as_deref(), Some("two"));
+}
+
+// holds: DL-17, DL-4
+#[test]
+fn who_says_go_while_the_window_is_shut_means_now() {
+    let mut world = World::at_rest(3);
+    let commit = world.merge(in_window("18:00", "19:00"));
+    assert_eq!(world.state(&commit), State::Held);
+    world.say(Verb::Go, &commit);
+    world.run(100);
+    assert_eq!(world.state(&commit), State::Delivered);
+}
+
+// holds: DL-17, DL-7
+#[test]
+fn no_window_holds_a_roll_back() {
+    let mut world = World::at_rest(3);
+    set(&mut world, 1, Behaviour::Fails);
+    let mut tree = change(|tree| {
+        *tree = super::world::tree(3, "one", &[("web", "bad")]);
+        tree.plans
+            .values_mut()
+            .for_each(|plan| plan.window = Some(window("12:00", "12:04")));
+    });
+    for plan in tree.plans.values_mut() {
+        plan.stages[0].healthy.as_mut().unwrap().within_secs = 20;
+    }
+    let commit = world.merge(tree);
+    world.run(1);
+    // Its own window shuts in between: the order that takes back is urgent.
+    world.hosts.get_mut(&node(1)).unwrap().windows = vec![window("18:00", "19:00")];
+    world.run(120);
+    assert_eq!(world.state(&commit), State::RolledBack);
+    let last = world.declarations.iter().rfind(|d| d.node == node(1)).unwrap();
+    assert!(last.urgent);
+    assert_eq!(world.runs(1, "web").as_deref(), Some("one"));
+}
+
+// holds: DL-17, DL-19
+#[test]
+fn machines_whose_own_window_is_shut_are_waited_for_where_the_plan_holds() {
+    let (mut world, tree) = with_hosts_window("12:10", "13:00", Absent::Hold);
+    let commit = world.merge(tree);
+    assert_eq!(world.codes(&commit), ["proposed (announced)", "held (window)"]);
+    assert_eq!(
+        world.archive[&commit].reason,
+        "their own maintenance window is shut until 2026-11-29T12:10:00Z: n1, n2, n3"
+    );
+    world.run(390);
+    assert_eq!(world.state(&commit), State::Held);
+    world.run(110);
+    assert_eq!(world.state(&commit), State::Delivered);
+    assert_eq!(world.runs(3, "web").as_deref(), Some("two"));
+}
+
+// holds: DL-17, DL-19
+#[test]
+fn where_the_plan_waits_the_time_of_a_machine_counts_from_when_its_window_opens() {
+    let (mut world, tree) = with_hosts_window("12:10", "13:00", Absent::Wait);
+    let commit = world.merge(tree);
+    world.run(300);
+    assert_eq!(
+        world.state(&commit),
+        State::Delivering,
+        "{:?}",
+        world.codes(&commit)
+    );
+    let canary = world.archive[&commit].walk.as_ref().unwrap().stages[0].machines[&node(1)].clone();
+    assert_eq!(canary.verdict, None, "called silent while it may not begin");
+    assert_eq!(
+        canary.last,
+        "its own maintenance window is shut until 2026-11-29T12:10:00Z"
+    );
+    let next = world.decide(&[]).next_at;
+    assert_eq!(
+        next,
+        Some("2026-11-29T12:10:00Z".parse().unwrap()),
+        "nobody is asked meanwhile"
+    );
+    world.run(200);
+    assert_eq!(world.state(&commit), State::Delivered);
+    assert_eq!(world.runs(3, "web").as_deref(), Some("two"));
+}
+
+// holds: DL-17, DL-19
+#[test]
+fn where_the_plan_skips_they_are_told_and_begin_when_their_window_opens() {
+    let (mut world, tree) = with_hosts_window("12:10", "13:00", Absent::Skip);
+    let commit = world.merge(tree);
+    world.run(60);
+    assert_eq!(world.state(&commit), State::Delivered);
+    assert_eq!(world.runs(2, "web").as_deref(), Some("one"));
+    world.run(400);
+    assert_eq!(world.runs(2, "web").as_deref(), Some("two"));
+}
+
+// holds: DL-17
+#[test]
+fn a_machine_that_has_begun_is_looked_at_though_its_window_has_shut() {
+    let (mut world, tree) = with_hosts_window("12:00", "12:04", Absent::Hold);
+    world.now = "2026-11-29T12:03:50Z".parse().unwrap();
+    world.report_all();
+    let commit = world.merge(tree);
+    world.run(40);
+    let canary = world.archive[&commit].walk.as_ref().unwrap().stages[0].machines[&node(1)].clone();
+    assert_eq!(canary.opens, None);
+    assert!(canary.verdict.is_some(), "{canary:?}");
+}

@@ -126,7 +126,8 @@ fn differing<'t>(before: &'t str, after: &'t str) -> (Vec<&'t str>, Vec<&'t str>
         after.split_inclusive('\n').collect(),
     );
     while !old.is_empty() && old.last() == new.last() {
-        (old.pop(), new.pop());
+        old.pop();
+        new.pop();
     }
     let same = old.iter().zip(&new).take_while(|(old, new)| old == new).count();
     (old.split_off(same), new.split_off(same))

@@ -77,10 +77,6 @@ fn words() -> impl Iterator<Item = &'static str> {
     RotationKind::WORDS.iter().map(|(word, _)| *word)
 }
 
-#[expect(
-    clippy::needless_pass_by_value,
-    reason = "a value parser hands over what it has parsed"
-)]
 fn kind(word: String) -> Result<RotationKind, String> {
     let found = RotationKind::WORDS.iter().find(|(known, _)| *known == word);
     found.map(|(_, kind)| *kind).ok_or(word)

@@ -160,7 +160,7 @@ fn a_new_module_checks_and_a_record_that_gets_it_keeps_its_comments_and_its_orde
     ]);
     let after = fleet.read("nodes/ace.toml");
     assert_eq!(
-        before.replace("\n  # none yet\n]", "\"dns.local\"\n  # none yet\n]"),
+        before.replace("\n  # none yet\n]", "\n  # none yet\n  \"dns.local\",\n]"),
         after
     );
     assert!(done(&["check", &fleet.text]).ends_with("1 node, 3 modules, 1 plan; 0 warnings\n"));

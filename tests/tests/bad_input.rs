@@ -120,6 +120,55 @@ fn a_plan_that_names_a_node_that_is_not_there_is_refused_at_its_line() -> Result
     Ok(())
 }
 
+// holds: FR-1
+#[test]
+fn of_a_commit_with_rotations_which_nobody_walks_yet_no_host_is_sent_anything() -> Result<()> {
+    let mut world = World::with_three_hosts("rotations")?;
+    let rotation = "[[rotations]]\nid = \"r\"\nkind = \"reconciler_transport\"\npublish_at = 1791900000\n\
+                    activate_at = 1791903600\n";
+    world.write(PAGE.source, SECOND)?;
+    let refused = world.merge("rotations.toml", rotation)?;
+    let work = world.work();
+    let checked = world.meshplan(&["check", &work.to_string_lossy()])?.ok()?;
+    let shown = world.wait_for(&refused, "failed")?;
+    ensure!(shown["code"] == "invalid", "{shown:#}");
+    let told = world.meshplan(&["deliveries", "show", &refused])?.ok()?;
+    for said in [&checked, &told] {
+        ensure!(said.contains("rotations.toml:2:6"), "no place: {said}");
+        ensure!(
+            said.contains("rotations are checked, and not walked by this version"),
+            "no reason: {said}"
+        );
+    }
+    let mut was = 0;
+    for node in scenarios::tree::NODES {
+        was = was.max(sequence(&newest_declaration(&world.root_of(node))?)?);
+    }
+    ensure!(
+        world.at("ace", PAGE)? == FIRST,
+        "the page of a refused commit is on a node"
+    );
+    // Without them the same page is an order; had the refused commit been one, this would change nothing.
+    fs::remove_file(work.join("rotations.toml"))?;
+    let taken = world.merge(PAGE.source, SECOND)?;
+    world.wait_for(&taken, "delivered")?;
+    ensure!(world.at("ace", PAGE)? == SECOND);
+    // Numbers are the fleet's, and the canary has the first of the next delivery.
+    let is = sequence(&newest_declaration(&world.root_of("ace"))?)?;
+    ensure!(is == was + 1, "a declaration was signed between {was} and {is}");
+    Ok(())
+}
+
+/// The number of a signed declaration.
+fn sequence(envelope: &str) -> Result<u64> {
+    let envelope: Value = serde_json::from_str(envelope)?;
+    let payload = BASE64.decode(envelope["payload"].as_str().unwrap_or_default().as_bytes())?;
+    let payload: Value = serde_json::from_slice(&payload)?;
+    payload["sequence"]
+        .as_u64()
+        .context("a declaration has a sequence")
+}
+
 // holds: SG-5
 #[test]
 fn an_old_order_a_changed_one_and_one_of_another_fleet_are_refused_on_the_node_with_the_reason() -> Result<()>

@@ -1,4 +1,4 @@
-//! `meshplan fleet invite|admit|status`: the fleet and its machines.
+//! `meshplan fleet invite|admit|status|rotate`: the fleet and its machines.
 
 use std::io::Write;
 use std::path::Path;
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::client::Client;
 use super::exit::Exit;
-use super::{invite, table};
+use super::{invite, rotate, table};
 use crate::edge::admission::{Made, NewInvite};
 use crate::pure::page::StatusView;
 
@@ -24,6 +24,8 @@ pub enum Args {
     },
     /// The nodes, worst first.
     Status,
+    /// Keys and secrets that move on a schedule, in the files of a fleet's repository.
+    Rotate(rotate::Args),
 }
 
 /// Runs the command.
@@ -31,9 +33,10 @@ pub enum Args {
 /// # Errors
 /// The reconciler cannot be reached, or says no.
 pub async fn run(args: &Args, config: &Path, json: bool, out: &mut dyn Write) -> anyhow::Result<Exit> {
-    let client = Client::of(config)?;
     match args {
+        Args::Rotate(args) => return rotate::run(args, json, out),
         Args::Invite(args) => {
+            let client = Client::of(config)?;
             let spec = args.spec();
             let new = NewInvite {
                 name: spec.name,
@@ -47,7 +50,7 @@ pub async fn run(args: &Args, config: &Path, json: bool, out: &mut dyn Write) ->
             invite::print(&made, json, out)?;
         }
         Args::Admit { name } => {
-            let answer: Value = client
+            let answer: Value = Client::of(config)?
                 .post(&format!("/api/admissions/{name}"), &json!({}))
                 .await?;
             if json {
@@ -58,7 +61,7 @@ pub async fn run(args: &Args, config: &Path, json: bool, out: &mut dyn Write) ->
             }
         }
         Args::Status => {
-            let status: StatusView = client.get("/api/status").await?;
+            let status: StatusView = Client::of(config)?.get("/api/status").await?;
             if json {
                 writeln!(out, "{}", serde_json::to_string_pretty(&status)?)?;
                 return Ok(Exit::Done);

@@ -10,10 +10,11 @@ use anyhow::Context as _;
 use clap::{Args as ClapArgs, Subcommand};
 use meshplan_schemas::finding::{Finding, Source};
 use meshplan_schemas::ident::{ModuleName, NodeName, RoleName};
-use toml_edit::{Array, DocumentMut, Item, Value, value};
+use toml_edit::{Array, Item, Value, value};
 
 use super::change::{Change, schema_line};
 use super::exit::Exit;
+use super::in_place;
 use crate::pure::import::{self, FILE_BYTES, FILES_BESIDE, Form, Imported, Request};
 
 /// Modules of a fleet repository.
@@ -325,13 +326,14 @@ fn with_module(
     let Some((path, entry)) = record else {
         return Ok(None);
     };
-    let text = std::str::from_utf8(&entry.bytes).with_context(|| format!("{path} is not UTF-8"))?;
-    let mut document: DocumentMut = text.parse().with_context(|| format!("{path} is no TOML"))?;
-    match document.get_mut("modules") {
-        Some(Item::Value(Value::Array(modules))) => modules.push(module.as_str()),
-        Some(_) => anyhow::bail!("`modules` of {path} is no array"),
-        // Before the first table: after it, it would be a key of that table.
-        None => document["modules"] = value(std::iter::once(module.as_str()).collect::<Array>()),
-    }
-    Ok(Some((path.to_owned(), document.to_string())))
+    let text = in_place::edit(path, &entry.bytes, |document| {
+        match document.get_mut("modules") {
+            Some(Item::Value(Value::Array(modules))) => in_place::push(modules, module.as_str()),
+            Some(_) => anyhow::bail!("`modules` of {path} is no array"),
+            // Before the first table: after it, it would be a key of that table.
+            None => document["modules"] = value(std::iter::once(module.as_str()).collect::<Array>()),
+        }
+        Ok(())
+    })?;
+    Ok(Some((path.to_owned(), text)))
 }

@@ -74,11 +74,7 @@ impl TreeReader {
                 composed
             }
         };
-        match composed {
-            Ok(composed) => Tree::Composed(composed),
-            Err(TreeError::NoFleet(why)) => Tree::Gone(why),
-            Err(TreeError::Findings(findings)) => Tree::Invalid(said(&findings)),
-        }
+        Tree::of(composed)
     }
 
     fn whole(&mut self, commit: &CommitId, entries: Vec<TreeEntry>) -> Result<Arc<Composed>, TreeError> {
@@ -127,18 +123,4 @@ fn entry(entry: TreeEntry, findings: &mut Vec<Finding>) -> (Vec<u8>, EntryKind, 
         }
     };
     (entry.path, kind, bytes)
-}
-
-/// Findings as one sentence for the transition; the first few whole, the rest counted.
-fn said(findings: &[Finding]) -> String {
-    const SHOWN: usize = 5;
-    let errors: Vec<_> = findings.iter().filter(|f| f.is_error()).collect();
-    let mut text: Vec<String> = errors.iter().take(SHOWN).map(ToString::to_string).collect();
-    if errors.len() > SHOWN {
-        text.push(format!(
-            "and {} more; `meshplan check` shows all",
-            errors.len() - SHOWN
-        ));
-    }
-    text.join("; ")
 }

@@ -56,8 +56,10 @@ pub struct Composed {
     pub plans: BTreeMap<PlanName, PlanDoc>,
     /// What must hold of it, and does (FR-11).
     pub checks: Vec<Assertion>,
-    /// What is worth saying and stops nothing.
+    /// What is worth saying and stops no check; what is in `unsigned` is among it.
     pub warnings: Vec<Finding>,
+    /// Why nothing of it may be signed by this version; [`super::decide::Tree::of`] makes no order of it then.
+    pub unsigned: Option<Finding>,
 }
 
 /// A leaf of the fleet list with its hash (SG-3).

@@ -21,13 +21,14 @@ use std::sync::Arc;
 use jiff::{SignedDuration, Timestamp};
 use meshplan_schemas::declaration::ModuleContent;
 use meshplan_schemas::digest::Digest;
+use meshplan_schemas::finding::Finding;
 use meshplan_schemas::fleet_list::{Author, Reconciler};
 use meshplan_schemas::ident::{CommitId, FleetName, KeyId};
 use meshplan_schemas::lifecycle::delivery::InvalidTransition;
 
 use super::act::Act;
-use super::compose::Composed;
 use super::compose::former::Former;
+use super::compose::{Composed, TreeError};
 use super::diff::PolicyOnNode;
 use super::snapshot::Snapshot;
 
@@ -70,10 +71,41 @@ pub struct Known<'a> {
 pub enum Tree {
     /// It composes.
     Composed(Arc<Composed>),
-    /// It does not validate or compose; the findings, as a person reads them.
+    /// It does not validate or compose, or this version may not sign it; why, as a person reads it.
     Invalid(String),
     /// No fleet.toml, or no tree: never an order (FR-12).
     Gone(String),
+}
+
+impl Tree {
+    /// What a commit's tree is to a decision, of what came of composing it. The one place where a tree that composes is
+    /// kept from being an order: of one with something that this version does not carry out nothing is ever decided,
+    /// so nothing is signed.
+    #[must_use]
+    pub fn of(composed: Result<Arc<Composed>, TreeError>) -> Self {
+        match composed {
+            Ok(composed) => match &composed.unsigned {
+                None => Self::Composed(composed),
+                Some(why) => Self::Invalid(why.to_string()),
+            },
+            Err(TreeError::NoFleet(why)) => Self::Gone(why),
+            Err(TreeError::Findings(findings)) => Self::Invalid(said(&findings)),
+        }
+    }
+}
+
+/// Errors as one sentence for the transition; the first few whole, the rest counted.
+fn said(findings: &[Finding]) -> String {
+    const SHOWN: usize = 5;
+    let errors: Vec<_> = findings.iter().filter(|f| f.is_error()).collect();
+    let mut text: Vec<String> = errors.iter().take(SHOWN).map(ToString::to_string).collect();
+    if errors.len() > SHOWN {
+        text.push(format!(
+            "and {} more; `meshplan check` shows all",
+            errors.len() - SHOWN
+        ));
+    }
+    text.join("; ")
 }
 
 /// Content by digest.

@@ -43,6 +43,7 @@ pub struct Validated {
     plans: BTreeMap<PlanName, PlanDoc>,
     checks: Vec<Assertion>,
     warnings: Vec<Finding>,
+    unsigned: Option<Finding>,
 }
 
 /// A node that is a member or will be: not revoked.
@@ -127,6 +128,12 @@ impl Validated {
     pub fn warnings(&self) -> &[Finding] {
         &self.warnings
     }
+    /// Why nothing of this tree may be signed although nothing in it is wrong: it has what this version checks and
+    /// cannot carry out. None for every tree that may be an order.
+    #[must_use]
+    pub fn unsigned(&self) -> Option<&Finding> {
+        self.unsigned.as_ref()
+    }
 }
 
 /// Holds the documents of a tree against each other.
@@ -153,10 +160,13 @@ pub fn validate(documents: Documents) -> Result<Validated, Vec<Finding>> {
     if !documents.broken {
         names.warn_of_lone_roles(&documents, &mut findings);
     }
+    let unsigned = not_yet::unsigned(&documents);
     findings.sort();
     findings.dedup();
     let refused = documents.broken || findings.iter().any(Finding::is_error);
     let (Some(fleet), false) = (fleet, refused) else {
+        findings.extend(unsigned);
+        findings.sort();
         return Err(findings);
     };
     let fleet_vars = documents
@@ -203,6 +213,7 @@ pub fn validate(documents: Documents) -> Result<Validated, Vec<Finding>> {
         plans,
         checks: assertions,
         warnings: findings,
+        unsigned,
     })
 }
 

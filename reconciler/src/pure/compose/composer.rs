@@ -261,6 +261,7 @@ impl Good {
             plans: validated.plans().clone(),
             checks: validated.checks().to_vec(),
             warnings,
+            unsigned: validated.unsigned().cloned(),
         };
         let mut failed = assertions::failures(
             validated.checks(),

@@ -158,6 +158,7 @@ impl Contents {
         }
         contents.bytes = contents.count_bytes();
         let mut warnings = validated.warnings().to_vec();
+        warnings.extend(validated.unsigned().cloned());
         warnings.extend(contents.dear(validated));
         let left_out = contents
             .modules

@@ -22,6 +22,10 @@ impl Validated {
             .binary_search_by(|record| record.name.cmp(&document.name))
             .ok()?;
         let old = self.nodes.get(at)?;
+        // Rotations name next keys of records.
+        if self.unsigned.is_some() {
+            return None;
+        }
         let same_place = old.source.file() == source.file() && !document.in_revoked && !new.revoked;
         if !same_place || !same_to_others(&old.file, new) {
             return None;

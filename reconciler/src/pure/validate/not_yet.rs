@@ -1,5 +1,5 @@
-//! What the documents can say and this version cannot honour: each refused at its place, in this one file, so that
-//! nothing is ever ignored in silence and honouring it later takes lines away here.
+//! What the documents can say and this version cannot honour: each refused at its place, or kept from being signed, in
+//! this one file, so that nothing is ever ignored in silence and honouring it later takes lines away here.
 
 use std::ops::Range;
 
@@ -31,17 +31,23 @@ pub(super) fn check(documents: &Documents, findings: &mut Vec<Finding>) {
             module(file, &mut |span, what| say(source, span, what));
         }
     }
-    // Rotations are checked in full, and none is walked.
-    if let Some((source, file)) = read(documents.rotations.as_ref())
-        && let Some(first) = file.rotations.first()
-    {
-        say(source, &first.value.id.span, "rotations are");
-    }
     if let Some((source, file)) = read(documents.retired.as_ref())
         && let Some(first) = file.retired.first()
     {
         say(source, &first.value.name.span, "retired secrets are");
     }
+}
+
+/// What is right in a tree and keeps this version from signing anything of it: rotations, which are checked in full
+/// and not walked.
+pub(super) fn unsigned(documents: &Documents) -> Option<Finding> {
+    let (source, file) = read(documents.rotations.as_ref())?;
+    let first = file.rotations.first()?;
+    let message = "rotations are checked, and not walked by this version: the reconciler refuses a commit that has any, \
+                   nothing of it is signed";
+    let help = "keep them on a branch, or take them out of `rotations.toml` before the merge";
+    let finding = source.error(first.value.id.span.clone(), message);
+    Some(finding.help(help).warning())
 }
 
 fn read<T>(document: Option<&Document<T>>) -> Option<(&Source, &T)> {

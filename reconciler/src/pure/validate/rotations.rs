@@ -1,5 +1,5 @@
-//! Rotations: instants in order, subjects and keys that records carry, secrets that are there, none over another
-//! (RT-1, RT-3, RT-10).
+//! Rotations: instants in order, what retires has activated, subjects and keys that records carry, secrets that are
+//! there, none over another (RT-1, RT-3, RT-5, RT-10).
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -7,6 +7,7 @@ use std::ops::Range;
 use meshplan_schemas::document::NodeFile;
 use meshplan_schemas::document::read::At;
 use meshplan_schemas::document::rotations::{RotationEntry, RotationKind, Subject};
+use meshplan_schemas::document::scalar::Instant;
 use meshplan_schemas::finding::{Finding, Source, did_you_mean};
 use meshplan_schemas::ident::NodeId;
 
@@ -34,6 +35,7 @@ pub(super) fn check(documents: &Documents, names: &Names, findings: &mut Vec<Fin
             );
         }
         instants(rotation, &mut say);
+        retiring(rotation, &mut say);
         of_kind(rotation, &mut say);
         secret(documents, rotation, &mut say);
         if let Some(other) = seen.iter().find(|other| overlap(other, rotation, documents)) {
@@ -45,6 +47,7 @@ pub(super) fn check(documents: &Documents, names: &Names, findings: &mut Vec<Fin
             say(&rotation.publish_at.span, message, Some(help));
         }
         subject(documents, names, source, rotation, findings);
+        findings.extend(soon(documents, source, rotation));
         seen.push(rotation);
     }
 }
@@ -52,39 +55,84 @@ pub(super) fn check(documents: &Documents, names: &Names, findings: &mut Vec<Fin
 /// Says a message at a place, with what to do next.
 type Say<'s> = dyn FnMut(&Range<usize>, String, Option<String>) + 's;
 
+/// An instant that is set; 0 is one that nobody has set yet (RT-1).
+fn set(at: &At<Instant>) -> Option<i64> {
+    Some(at.value.0).filter(|secs| *secs != 0)
+}
+
+/// The instant from which the old one is refused, where it is set.
+fn retire_at(rotation: &RotationEntry) -> Option<(&At<Instant>, i64)> {
+    let at = rotation.retire_at.as_ref()?;
+    Some((at, set(at)?))
+}
+
+/// RT-1: each instant that is set has the one before it, and is not before it.
 fn instants(rotation: &RotationEntry, say: &mut Say<'_>) {
-    if rotation.activate_at.value < rotation.publish_at.value {
-        let message = "`activate_at` is before `publish_at`: nobody could have heard of what is used then";
-        say(&rotation.activate_at.span, message.to_owned(), None);
+    let at = &rotation.activate_at;
+    let message = match (set(&rotation.publish_at), set(at)) {
+        (None, Some(_)) => Some("`activate_at` is set and `publish_at` is not"),
+        (Some(publish), Some(activate)) if activate < publish => Some("`activate_at` is before `publish_at`"),
+        _ => None,
+    };
+    if let Some(message) = message {
+        let message = format!("{message}: nobody could have heard of what is used then");
+        say(&at.span, message, None);
     }
-    let retire = rotation.retire_at.as_ref().filter(|at| at.value.0 != 0);
-    if let Some(at) = retire.filter(|at| at.value < rotation.activate_at.value) {
+    let activate = set(at);
+    if let Some((at, retire)) = retire_at(rotation)
+        && activate.is_some_and(|activate| retire < activate)
+    {
         let message =
             "`retire_at` is before `activate_at`: the old one would be refused before the new one is used";
         say(&at.span, message.to_owned(), None);
     }
-    if let (Some(at), Some(_)) = (&rotation.retire, retire) {
-        say(
-            &at.span,
-            "a rotation has `retire_at` or `retire`, this one has both".to_owned(),
-            None,
+    let when_ready = rotation.retire.as_ref().map(|at| (&at.span, "retire"));
+    let retires = retire_at(rotation).map(|(at, _)| (&at.span, "retire_at"));
+    if let (Some((span, key)), None) = (retires.or(when_ready), activate) {
+        let message = format!(
+            "`{key}` is set and `activate_at` is not: the old one would be refused and the new one never used"
         );
+        say(span, message, Some("set `activate_at` first".to_owned()));
     }
-    let retires = rotation.retire.is_some() || retire.is_some();
-    if let Some(at) = rotation.force.as_ref().filter(|_| !retires) {
-        say(
-            &at.span,
-            "`force` belongs to a rotation that retires".to_owned(),
-            None,
-        );
+}
+
+/// RT-5: one way to retire; what bends its gate belongs to a rotation that retires.
+fn retiring(rotation: &RotationEntry, say: &mut Say<'_>) {
+    let retires_at = retire_at(rotation);
+    if let (Some(at), Some(_)) = (&rotation.retire, retires_at) {
+        let message = "a rotation has `retire_at` or `retire`, this one has both";
+        say(&at.span, message.to_owned(), None);
     }
-    if rotation.early.value && !retires {
-        say(
-            &rotation.early.span,
-            "`early` belongs to a rotation that retires".to_owned(),
-            None,
-        );
+    if rotation.retire.is_some() || retires_at.is_some() {
+        return;
     }
+    let early = rotation.early.value.then_some((&rotation.early.span, "early"));
+    let force = rotation.force.as_ref().map(|at| (&at.span, "force"));
+    for (span, key) in [early, force].into_iter().flatten() {
+        let message = format!("`{key}` belongs to a rotation that retires");
+        let help = "it goes beside `retire_at` or `retire = \"when-ready\"`".to_owned();
+        say(span, message, Some(help));
+    }
+}
+
+/// RT-5: a retire that comes sooner than the gate lets it waits there, so whoever wrote it hears of that now.
+fn soon(documents: &Documents, source: &Source, rotation: &RotationEntry) -> Option<Finding> {
+    if rotation.early.value || rotation.force.is_some() {
+        return None;
+    }
+    let (at, retire) = retire_at(rotation)?;
+    let activate = set(&rotation.activate_at)?;
+    let fleet = documents.fleet.as_ref()?.read.as_ref()?;
+    let secs = fleet.rotation.default_activate_to_retire_secs.0;
+    // Out of order is said by itself.
+    if retire < activate || retire >= activate.saturating_add(i64::from(secs)) {
+        return None;
+    }
+    let message = format!(
+        "this retires sooner than {secs} s after it activates (`default_activate_to_retire_secs`): it is held until then"
+    );
+    let help = "`early = true` says that it is meant";
+    Some(source.error(at.span.clone(), message).help(help).warning())
 }
 
 fn of_kind(rotation: &RotationEntry, say: &mut Say<'_>) {
@@ -137,8 +185,9 @@ fn secret(documents: &Documents, rotation: &RotationEntry, say: &mut Say<'_>) {
         return;
     };
     if !documents.secrets.values().any(|path| *path == at.value.0) {
-        let help = did_you_mean(&at.value.0, documents.secrets.values().map(String::as_str));
-        say(&at.span, format!("there is no `{}`", at.value), help);
+        let near = did_you_mean(&at.value.0, documents.secrets.values().map(String::as_str));
+        let help = near.unwrap_or_else(|| "`meshplan secret set NAME` makes `secrets/NAME.age`".to_owned());
+        say(&at.span, format!("there is no `{}`", at.value), Some(help));
     }
 }
 
@@ -164,11 +213,16 @@ fn subject(
         Subject::Node(id) => {
             let Some(record) = records(documents).find(|file| file.id.value == *id) else {
                 if !documents.broken {
-                    let message = format!("no record has the uuid {id}");
-                    findings.push(source.error(span.clone(), message));
+                    findings.push(source.error(span.clone(), nobody(documents, id)));
                 }
                 return;
             };
+            if record.transport_key.is_none() && record.signing_key.is_none() {
+                let message = format!("the record of {id} has no keys yet: there is nothing to rotate");
+                let help = "it is invited: its keys come when it enrols";
+                findings.push(source.error(span.clone(), message).help(help));
+                return;
+            }
             let Some(next) = &rotation.next_key_id else {
                 return;
             };
@@ -188,13 +242,28 @@ fn subject(
     }
 }
 
+/// Why a uuid is no subject.
+fn nobody(documents: &Documents, id: &NodeId) -> String {
+    let files = documents
+        .nodes
+        .iter()
+        .filter_map(|node| node.document.read.as_deref());
+    if files.map(|file| file.id.value).any(|of| of == *id) {
+        format!("the record of {id} is revoked: it rotates nothing")
+    } else {
+        format!("no record has the uuid {id}")
+    }
+}
+
 /// Whether two rotations of one kind are about some same node at some same time (RT-10).
 fn overlap(one: &RotationEntry, other: &RotationEntry, documents: &Documents) -> bool {
     if one.kind.value != other.kind.value {
         return false;
     }
-    let end = |of: &RotationEntry| of.retire_at.as_ref().map(|at| at.value.0).filter(|at| *at != 0);
-    let before = |a: &RotationEntry, b: &RotationEntry| end(a).is_some_and(|end| end <= b.publish_at.value.0);
+    let end = |of: &RotationEntry| retire_at(of).map(|(_, secs)| secs);
+    // One that nobody has published yet comes after whatever has an end.
+    let begin = |of: &RotationEntry| set(&of.publish_at).unwrap_or(i64::MAX);
+    let before = |a: &RotationEntry, b: &RotationEntry| end(a).is_some_and(|end| end <= begin(b));
     if before(one, other) || before(other, one) {
         return false;
     }

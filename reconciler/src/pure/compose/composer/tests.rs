@@ -150,6 +150,13 @@ fn edit() -> impl Strategy<Value = Edit> {
             "covers = [\"*\"]\n[[stage]]\nname = \"canary\"\nnodes = [\"n6\"]\n[[stage]]\nname = \"rest\"\nrest = true\n",
             "covers = [\"*\"]\n[[stage]]\nname = \"rest\"\nrest = true\n",
         ]),
+        1 => (1u8..=3, prop::bool::ANY).prop_map(|(n, there)| {
+            let text = format!(
+                "[[rotations]]\nid = \"r\"\nkind = \"node_signing\"\nsubject = \"00000000-0000-4000-8000-0000000000{n:02x}\"\n\
+                 publish_at = 1\nactivate_at = 2\n"
+            );
+            ("rotations.toml".to_owned(), there.then_some(text))
+        }),
         1 => prop::sample::select(vec!["x", "y"]).prop_map(|site| {
             let text = fleet()["fleet.toml"].replace("site = \"x\"", &format!("site = \"{site}\"\nport = 443"));
             ("fleet.toml".to_owned(), Some(text))
@@ -220,6 +227,34 @@ fn a_change_of_one_record_makes_one_node_anew() {
             .contains("n3 r9")
     );
     assert_eq!(*after, compose_tree(&tree(&files), None, None).unwrap());
+}
+
+/// A rotation names the keys of records, so a record that changes beside one is held against it again.
+#[test]
+fn a_record_beside_a_rotation_is_not_taken_by_itself_and_the_tree_stays_unsigned() {
+    let mut files = fleet();
+    let rotation = "[[rotations]]\nid = \"r\"\nkind = \"node_signing\"\n\
+                    subject = \"00000000-0000-4000-8000-000000000003\"\npublish_at = 1\nactivate_at = 2\n";
+    files.insert("rotations.toml".to_owned(), rotation.to_owned());
+    let mut composer = Composer::new(Expected::default());
+    let before = composer.whole(tree(&files), Vec::new()).unwrap();
+    assert!(before.unsigned.is_some(), "rotations are not walked");
+    assert_eq!(before.warnings, Vec::from_iter(before.unsigned.clone()));
+    let mut step = |text: String| {
+        let bytes: Arc<[u8]> = Arc::from(text.as_bytes());
+        composer.step(vec![("nodes/n3.toml".to_owned(), bytes)])
+    };
+    let after = step(format!("{}lifeline = true\n", files["nodes/n3.toml"])).unwrap();
+    assert_eq!(after.unsigned, before.unsigned);
+    let invited = record(3, "\"edge\"", "\"host\"", "");
+    let Err(TreeError::Findings(findings)) = step(invited) else {
+        panic!("a node without keys has nothing to rotate");
+    };
+    assert!(
+        findings
+            .iter()
+            .any(|f| f.is_error() && f.file == "rotations.toml")
+    );
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! What a person would tell of a delivery, as tests.
 
+use std::sync::Arc;
+
 use meshplan_schemas::epoch::Targeting;
 use meshplan_schemas::lifecycle::delivery::State;
 use proptest::prelude::*;
@@ -248,6 +250,32 @@ fn a_tree_that_does_not_validate_fails_and_the_next_commit_goes_its_way() {
     let good = world.merge(tree(2, "one", &[("web", "two")]));
     world.run(90);
     assert_eq!(world.state(&good), State::Delivered);
+}
+
+// holds: DL-2
+#[test]
+fn of_a_tree_with_rotations_nothing_is_signed_and_the_delivery_says_why() {
+    let mut world = World::at_rest(2);
+    let (orders, declarations) = (world.orders.len(), world.declarations.len());
+    // Everything else that the commit changes would be an order.
+    let mut rotating = tree(2, "two", &[("web", "two")]);
+    let source = meshplan_schemas::finding::Source::new("rotations.toml", b"id = \"a\"".as_slice().into());
+    rotating.unsigned = Some(source.unwrap().error(5..8, "rotations are not walked").warning());
+    let commit = world.merge_tree(Tree::of(Ok(Arc::new(rotating))));
+    world.run(90);
+    assert_eq!(world.codes(&commit), ["proposed (announced)", "failed (invalid)"]);
+    let said = world.transitions.iter().rfind(|t| t.commit == commit).unwrap();
+    assert_eq!(said.reason, "rotations.toml:1:6: rotations are not walked");
+    assert_eq!(
+        (world.orders.len(), world.declarations.len()),
+        (orders, declarations)
+    );
+    assert_eq!(world.runs(1, "web").as_deref(), Some("one"));
+    // Taken out again it is an order like any other.
+    let next = world.merge_tree(Tree::of(Ok(Arc::new(tree(2, "one", &[("web", "two")])))));
+    world.run(90);
+    assert_eq!(world.state(&next), State::Delivered);
+    assert_eq!(world.runs(1, "web").as_deref(), Some("two"));
 }
 
 #[test]

@@ -127,6 +127,7 @@ pub(super) fn tree(nodes: u128, policy: &str, modules: &[(&str, &str)]) -> Compo
         plans: BTreeMap::from([("default".parse().unwrap(), plan())]),
         checks: Vec::new(),
         warnings: Vec::new(),
+        unsigned: None,
     }
 }
 

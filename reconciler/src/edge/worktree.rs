@@ -10,7 +10,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use git2::{ObjectType, Repository, TreeWalkMode, TreeWalkResult};
+use git2::{ObjectType, Repository};
 use meshplan_schemas::finding::Finding;
 
 use crate::pure::source_tree::{EntryKind, SourceTree, shown_path};
@@ -178,34 +178,32 @@ fn commit_entries(repository: &Path, commit: &str) -> Result<Vec<RawEntry>, git2
     tree_entries(&repository, &tree)
 }
 
+/// Every entry below a tree, sorted by path. Walked by hand: libgit2's own walk stops at a folder whose name is no text.
 fn tree_entries(repository: &Repository, tree: &git2::Tree<'_>) -> Result<Vec<RawEntry>, git2::Error> {
     let mut entries = Vec::new();
-    let mut failed = None;
-    tree.walk(TreeWalkMode::PreOrder, |folder, entry| {
-        let kind = match (entry.kind(), entry.filemode()) {
-            (Some(ObjectType::Commit), _) => EntryKind::Submodule,
-            (Some(ObjectType::Blob), 0o120_000) => EntryKind::Symlink,
-            (Some(ObjectType::Blob), _) => EntryKind::Blob,
-            _ => return TreeWalkResult::Ok,
-        };
-        let mut path = folder.as_bytes().to_vec();
-        path.extend_from_slice(entry.name_bytes());
-        let bytes = match kind {
-            EntryKind::Submodule => Ok(Arc::from(&b""[..])),
-            EntryKind::Blob | EntryKind::Symlink => repository
-                .find_blob(entry.id())
-                .map(|blob| Arc::from(blob.content())),
-        };
-        match bytes {
-            Ok(bytes) => entries.push((path, kind, bytes)),
-            Err(error) => failed = Some(error),
+    let mut open = vec![(Vec::new(), tree.id())];
+    while let Some((folder, id)) = open.pop() {
+        for entry in &repository.find_tree(id)? {
+            let mut path: Vec<u8> = folder.clone();
+            path.extend_from_slice(entry.name_bytes());
+            let blob = || {
+                repository
+                    .find_blob(entry.id())
+                    .map(|blob| Arc::from(blob.content()))
+            };
+            match (entry.kind(), entry.filemode()) {
+                (Some(ObjectType::Tree), _) => {
+                    path.push(b'/');
+                    open.push((path, entry.id()));
+                }
+                (Some(ObjectType::Commit), _) => {
+                    entries.push((path, EntryKind::Submodule, Arc::from(&b""[..])));
+                }
+                (_, 0o120_000) => entries.push((path, EntryKind::Symlink, blob()?)),
+                _ => entries.push((path, EntryKind::Blob, blob()?)),
+            }
         }
-        if failed.is_some() {
-            TreeWalkResult::Abort
-        } else {
-            TreeWalkResult::Ok
-        }
-    })
-    .or_else(|error| if failed.is_some() { Ok(()) } else { Err(error) })?;
-    failed.map_or(Ok(entries), Err)
+    }
+    entries.sort_by(|a, b| a.0.cmp(&b.0));
+    Ok(entries)
 }

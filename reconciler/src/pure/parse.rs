@@ -179,6 +179,16 @@ impl Reading {
             ["modules", module, rest @ ..] if !rest.is_empty() => {
                 self.module_file(path, module, &rest.join("/"), bytes);
             }
+            // A link or submodule for a whole module keeps the module's name.
+            ["modules", module] if bytes.is_none() => {
+                if let Ok(name) = module.parse() {
+                    let document = Some(self.document(path, None));
+                    let files = BTreeMap::new();
+                    self.documents
+                        .modules
+                        .insert(name, ModuleFolder { document, files });
+                }
+            }
             ["checks", file] if toml(file) => {
                 if let Some((name, document)) = self.named(path, file, bytes) {
                     self.documents.checks.insert(name, document);

@@ -54,6 +54,12 @@ const SYNTAX_ERRORS: usize = 5;
 
 /// Reads a whole document.
 pub fn document<T: Read>(source: &Source, findings: &mut Vec<Finding>) -> Option<T> {
+    if source.text().starts_with('\u{feff}') {
+        // The parser would pass over this one; other parsers do not.
+        let finding = source.error(0..0, "a second byte-order mark");
+        findings.push(finding.help("save the file anew: one mark may stand at its start"));
+        return None;
+    }
     let (table, errors) = DeTable::parse_recoverable(source.text());
     let mut broken: Vec<Finding> = errors
         .iter()

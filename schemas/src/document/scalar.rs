@@ -399,17 +399,20 @@ pub struct Instant(pub i64);
 
 impl Read for Instant {
     fn read(value: &Spanned<DeValue<'_>>, reader: &mut Reader<'_>) -> Option<Self> {
+        // Before 1970 no key was ever told, and 0 has a meaning of its own.
+        let shown = |seconds: i64| seconds >= 0 && Timestamp::from_second(seconds).is_ok();
         let bad = match value.get_ref() {
             DeValue::Integer(_) => {
                 let seconds = reader.integer(value)?;
-                if seconds >= 0 && Timestamp::from_second(seconds).is_ok() {
+                if shown(seconds) {
                     return Some(Self(seconds));
                 }
                 "is outside the years that a clock can show"
             }
             DeValue::Datetime(written) if written.offset.is_some() => {
                 match written.to_string().parse::<Timestamp>() {
-                    Ok(instant) => return Some(Self(instant.as_second())),
+                    Ok(instant) if shown(instant.as_second()) => return Some(Self(instant.as_second())),
+                    Ok(_) => "is outside the years that a clock can show",
                     Err(_) => "is no instant that exists",
                 }
             }

@@ -161,7 +161,7 @@ pub fn first_fit(windows: &[Window], now: Timestamp, secs: u32) -> Option<Timest
 #[must_use]
 pub fn windows_of(policy: &PolicyFile) -> Vec<Window> {
     let windows = policy.scheduler.iter().flat_map(|s| s.windows.iter().flatten());
-    windows.map(Window::from).collect()
+    windows.map(|at| Window::from(&at.value)).collect()
 }
 
 /// The maintenance windows that a fleet's policy gives its nodes.

@@ -131,7 +131,7 @@ fn a_time_of_day_is_hours_and_minutes_in_the_zone_beside_it() {
     let windows = good.unwrap().scheduler.unwrap().windows.unwrap();
     // Kept as they are written: which instants they are is for whoever knows the day.
     assert_eq!(
-        (windows[0].from.0.as_str(), windows[0].zone.0.as_str()),
+        (windows[0].value.from.0.as_str(), windows[0].value.zone.0.as_str()),
         ("02:30", "Europe/Brussels")
     );
     for (from, zone) in [

@@ -71,6 +71,41 @@ fn refused(applied: &Applied, words: &str) {
     assert!(why.contains(words), "{why}");
 }
 
+// holds: HR-10
+#[test]
+fn a_module_that_requires_what_the_machine_lacks_is_refused_by_name_and_the_others_go_on() {
+    let node = Node::new();
+    let mut declared = Decl::new(1)
+        .with("web", vec![file("conf", "/web.conf", "web")])
+        .with("base", vec![file("motd", "/motd", "hello")]);
+    declared.declaration.modules[0].requires = vec!["container-runtime".to_owned(), "systemd".to_owned()];
+    let mut machine = node.machine();
+    machine.tell_abilities(vec!["systemd".to_owned()]);
+    let applied = world::settle(&mut machine, &declared);
+    assert_eq!(node.read("motd"), "hello");
+    assert!(!node.root().join("web.conf").exists());
+    let refused: Vec<(String, &str)> = applied
+        .lines
+        .iter()
+        .filter(|line| line.outcome == Outcome::Refused)
+        .map(|line| (line.name.to_string(), line.reason.as_str()))
+        .collect();
+    let said = "module web is refused: this machine lacks container-runtime";
+    assert_eq!(refused, [("web.conf".to_owned(), said)]);
+
+    // What it lacked comes: the next look puts it in place.
+    machine.tell_abilities(vec!["container-runtime".to_owned(), "systemd".to_owned()]);
+    declared.declaration.sequence = 2;
+    world::settle(&mut machine, &declared);
+    assert_eq!(node.read("web.conf"), "web");
+
+    // What was there stays when the runtime is away for a while; nothing of it is swept.
+    machine.tell_abilities(vec!["systemd".to_owned()]);
+    declared.declaration.sequence = 3;
+    world::settle(&mut machine, &declared);
+    assert_eq!(node.read("web.conf"), "web");
+}
+
 // holds: HK-1
 #[test]
 fn a_link_on_the_way_that_somebody_else_placed_is_not_followed() {

@@ -41,7 +41,7 @@ table! {
     /// How many modules are applied side by side.
     "max_parallel" max_parallel: Option<Int<1, 1024>>,
     /// Maintenance windows: outside them only what is urgent is taken.
-    "windows" windows: Option<Vec<MaintenanceWindow>>,
+    "windows" windows: Option<Vec<At<MaintenanceWindow>>>,
     /// The shortest pause before a failed thing is tried again.
     "retry_min_secs" retry_min_secs: Option<SomeSecs>,
     /// The longest pause before a failed thing is tried again.

@@ -1,6 +1,7 @@
 //! Keys of plans about when and how much at once: window, budgets, removals, what proves the way back (DL-17, FR-12).
 
 use meshplan_schemas::document::plan::{Amount, ConfirmBy, PlanFile};
+use meshplan_schemas::document::policy::MaintenanceWindow;
 use meshplan_schemas::document::read::At;
 use meshplan_schemas::document::scalar::TimeOfDay;
 use meshplan_schemas::finding::{Finding, Source, did_you_mean};
@@ -8,26 +9,8 @@ use meshplan_schemas::finding::{Finding, Source, did_you_mean};
 use crate::pure::parse::Documents;
 
 pub(super) fn check(documents: &Documents, source: &Source, file: &PlanFile, findings: &mut Vec<Finding>) {
-    if let Some(At { value: window, span }) = &file.window
-        && window.from == window.to
-    {
-        let message = format!(
-            "the window opens and shuts at {}: it would never be open",
-            window.from
-        );
-        findings.push(
-            source
-                .error(span.clone(), message)
-                .help("a whole day is from \"00:00\" to \"24:00\""),
-        );
-    }
-    if let Some(At { value: window, span }) = &file.window
-        && window.from == TimeOfDay("24:00".to_owned())
-    {
-        findings.push(source.error(
-            span.clone(),
-            "a window opens at 00:00 of the next day, not at 24:00",
-        ));
+    if let Some(at) = &file.window {
+        window(source, at, findings);
     }
     for At { value: stage, .. } in &file.stages {
         let mut seen: Vec<&str> = Vec::new();
@@ -51,6 +34,28 @@ pub(super) fn check(documents: &Documents, source: &Source, file: &PlanFile, fin
         }
     }
     confirm(documents, source, file, findings);
+}
+
+/// A window that is never open, or is not written as people read it.
+pub(super) fn window(source: &Source, at: &At<MaintenanceWindow>, findings: &mut Vec<Finding>) {
+    let At { value: window, span } = at;
+    if window.from == window.to {
+        let message = format!(
+            "the window opens and shuts at {}: it would never be open",
+            window.from
+        );
+        findings.push(
+            source
+                .error(span.clone(), message)
+                .help("a whole day is from \"00:00\" to \"24:00\""),
+        );
+    }
+    if window.from == TimeOfDay("24:00".to_owned()) {
+        findings.push(source.error(
+            span.clone(),
+            "a window opens at 00:00 of the next day, not at 24:00",
+        ));
+    }
 }
 
 /// A var that no record and not fleet.toml gives counts nothing together.

@@ -4,7 +4,7 @@ use meshplan_schemas::document::PolicyFile;
 use meshplan_schemas::finding::Finding;
 use meshplan_schemas::policy::FleetPolicy;
 
-use super::Names;
+use super::{Names, plan_keys};
 use crate::pure::parse::{Document, Documents};
 
 pub(super) fn check(documents: &Documents, names: &Names, findings: &mut Vec<Finding>) -> FleetPolicy {
@@ -25,6 +25,9 @@ fn check_document(document: &Document<PolicyFile>, names: &Names, findings: &mut
     let Some(file) = &document.read else {
         return;
     };
+    for at in file.scheduler.iter().flat_map(|s| s.windows.iter().flatten()) {
+        plan_keys::window(&document.source, at, findings);
+    }
     let relays = file.traversal.iter().filter_map(|t| t.relays.as_ref()).flatten();
     findings.extend(relays.filter_map(|node| names.node(&document.source, &node.value, &node.span)));
 }

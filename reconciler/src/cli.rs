@@ -28,6 +28,7 @@ pub mod rotate;
 pub mod schema;
 pub mod secret;
 pub mod serve;
+pub mod simulate;
 mod table;
 
 use exit::Exit;
@@ -91,6 +92,8 @@ pub enum Command {
     Notes(notes::Args),
     /// Explain signed orders.
     Envelope(envelope::Args),
+    /// Rehearse: play a script against simulated machines and print what would happen.
+    Simulate(simulate::Args),
     /// Make a made-up fleet of any size.
     Example(example::Args),
     /// Print the JSON Schema of a document.
@@ -133,6 +136,7 @@ impl Cli {
             Command::Lint(args) => lint::run(&args, json, color, out),
             Command::Module(args) => module::run(&args, out),
             Command::Secret(args) => secret::run(&args, given.as_deref(), json, out),
+            Command::Simulate(args) => simulate::run(&args, out).await,
             Command::Example(args) => example::run(&args, json, out),
             Command::Policy(args) => policy::run(&args, out),
             Command::Notes(args) => notes::run(&args, given.as_deref(), json, out),

@@ -20,10 +20,12 @@
 //! | write down | stored blocks -> `refs/notes/mesh-plan` | [`pure::note`] | [`edge::note_keeper`], [`edge::notes`], [`edge::outbox`] |
 //!
 //! [`pass`] is the one place that sees every stage. A webhook, a timer, a report or a restart wakes it and tells it
-//! nothing: it gathers, decides, acts and records, and a second pass over the same world does nothing.
+//! nothing: it gathers, decides, acts and records, and a second pass over the same world does nothing. [`simulation`] runs
+//! that same pass in a rehearsal.
 
 pub mod cli;
 pub mod config;
 pub mod edge;
 pub mod pass;
 pub mod pure;
+pub mod simulation;

@@ -22,8 +22,8 @@ use meshplan_schemas::timestamp::Timestamp as TimestampPayload;
 
 use crate::edge::clock::Clock;
 use crate::edge::health::Health;
-use crate::edge::mesh::Mesh;
-use crate::edge::repository::{News, Repository};
+use crate::edge::mesh::{Links, Mesh};
+use crate::edge::repository::{FleetRepo, News, Repository};
 use crate::edge::store::act::{Changed, Signed};
 use crate::edge::store::journal::SignedBlock;
 use crate::edge::store::orders::{OrderKind, SignedOrder};
@@ -91,15 +91,15 @@ pub enum PassError {
     },
 }
 
-/// What a pass works with.
+/// What a pass works with: the real forge and the real links, or simulated ones.
 #[derive(Debug)]
-pub struct Engine {
+pub struct Engine<R = Repository, L = Mesh> {
     /// The store.
     pub store: Store,
     /// The fleet repo.
-    pub repository: Repository,
+    pub repository: R,
     /// The sessions.
-    pub mesh: Mesh,
+    pub mesh: L,
     /// Who signs.
     pub signers: Signers,
     /// Who we are.
@@ -118,7 +118,7 @@ pub struct Engine {
     pub hearing: Hearing,
 }
 
-impl Engine {
+impl<R: FleetRepo, L: Links> Engine<R, L> {
     /// Runs one pass; says when the next is due although nothing wakes it.
     pub async fn pass(&mut self) -> Option<Timestamp> {
         say(self.hearing.begin(self.clock.moment()));
@@ -136,7 +136,7 @@ impl Engine {
                     "the pass failed and is tried again"
                 );
                 // What a look had brought may be lost with this pass; the cursor has not moved, so it is found again.
-                self.repository.look_now().say();
+                self.repository.look_again();
                 self.health
                     .set("pass", format!("the last pass failed: {}", chain(&error)));
                 self.clock
@@ -265,7 +265,7 @@ impl Engine {
         if let Some(Tree::Composed(tree)) = newest.and_then(|commit| trees.get(commit)) {
             self.health.set_roster(Arc::clone(tree));
         }
-        self.repository.forget_but(trees.keys());
+        self.repository.forget_but(&trees.keys().collect());
         trees
     }
 

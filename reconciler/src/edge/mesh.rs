@@ -142,6 +142,30 @@ impl std::fmt::Debug for Mesh {
     }
 }
 
+/// The links to hosts as a pass needs them: the link's seam, real or simulated.
+pub trait Links: Send + Sync {
+    /// The nodes that have a session.
+    fn connected(&self) -> Vec<NodeId>;
+    /// Asks a node for a report with this look's id (DL-5); false when it has no session, and nothing was asked.
+    fn look(&self, node: NodeId, id: u64) -> bool;
+    /// Orders were stored.
+    fn publish(&self);
+}
+
+impl Links for Mesh {
+    fn connected(&self) -> Vec<NodeId> {
+        Self::connected(self)
+    }
+
+    fn look(&self, node: NodeId, id: u64) -> bool {
+        Self::look(self, node, id)
+    }
+
+    fn publish(&self) {
+        Self::publish(self);
+    }
+}
+
 impl Mesh {
     /// Sessions that `desk` answers for. `keys` are all unretired link keys of this reconciler.
     #[must_use]

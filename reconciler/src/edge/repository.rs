@@ -66,6 +66,39 @@ impl LookNow {
     }
 }
 
+/// The fleet repo as a pass needs it: the forge's seam, real or simulated.
+pub trait FleetRepo: Send {
+    /// Takes what a look has brought, and begins one when it is due.
+    ///
+    /// # Errors
+    /// The store cannot say how far the branch was read.
+    fn look(
+        &mut self,
+        hints: &[String],
+        store: &Store,
+        health: &Health,
+        now: Timestamp,
+    ) -> impl Future<Output = Result<News, StoreError>> + Send;
+    /// What a look had brought may be lost: the next pass looks again.
+    fn look_again(&self);
+    /// When the remote is looked at next.
+    fn next_look(&self) -> Option<Timestamp>;
+    /// Blocks wait to be written into notes.
+    fn notes_are_due(&self);
+    /// A commit's tree, composed; none when it cannot be read now.
+    fn tree(&mut self, commit: &CommitId, health: &Health) -> impl Future<Output = Option<Tree>> + Send;
+    /// A module as it was last accepted, on nodes of a commit that lack it (DL-3); none when it cannot be read now.
+    fn former(
+        &mut self,
+        commit: &CommitId,
+        module: &ModuleName,
+        wanted: &Wanted,
+        health: &Health,
+    ) -> impl Future<Output = Option<Former>> + Send;
+    /// Forgets composed trees that no delivery needs.
+    fn forget_but(&mut self, needed: &BTreeSet<&CommitId>);
+}
+
 /// The fleet repo.
 pub struct Repository {
     mirror: Arc<Mutex<Mirror>>,
@@ -147,7 +180,9 @@ impl Repository {
     pub fn look_now(&self) -> LookNow {
         self.look_now.clone()
     }
+}
 
+impl FleetRepo for Repository {
     /// Takes what a look has brought, and begins one when a webhook came, when the poll is due, and at the start.
     ///
     /// The look runs beside the passes: a forge that is slow delays news, never a walk (FG-4). It wakes the pass when
@@ -156,7 +191,7 @@ impl Repository {
     /// # Errors
     /// The store cannot say how far the branch was read. A remote that cannot be reached is no error: it is said in
     /// `health`, and looked at again.
-    pub async fn look(
+    async fn look(
         &mut self,
         hints: &[String],
         store: &Store,
@@ -189,6 +224,112 @@ impl Repository {
         Ok(news)
     }
 
+    fn look_again(&self) {
+        self.look_now.say();
+    }
+
+    /// When the remote is looked at next.
+    fn next_look(&self) -> Option<Timestamp> {
+        // One under way wakes the pass by itself.
+        self.next_look.filter(|_| self.looking.is_none())
+    }
+
+    /// Blocks wait to be written into notes.
+    fn notes_are_due(&self) {
+        self.notes.wake();
+    }
+
+    /// A commit's tree, composed; none when the mirror cannot give it now.
+    async fn tree(&mut self, commit: &CommitId, health: &Health) -> Option<Tree> {
+        if let Some(tree) = self.trees.get(commit) {
+            return Some(tree.clone());
+        }
+        let (mirror, reader) = (Arc::clone(&self.mirror), Arc::clone(&self.reader));
+        let wanted = commit.clone();
+        let read = tokio::task::spawn_blocking(move || {
+            let mut reader = reader.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut mirror = mirror.lock().unwrap_or_else(PoisonError::into_inner);
+            let entries = reader.read(&mut mirror, &wanted)?;
+            // The commit is an order from here on: no garbage collection may take it.
+            mirror.keep(&wanted)?;
+            drop(mirror);
+            Ok::<_, MirrorError>(reader.compose(&wanted, entries))
+        })
+        .await;
+        match read {
+            Ok(Ok(tree)) => {
+                health.clear("tree");
+                self.trees.insert(commit.clone(), tree.clone());
+                Some(tree)
+            }
+            Ok(Err(MirrorError::Tree { why, .. })) => {
+                self.trees.insert(commit.clone(), Tree::Invalid(why.clone()));
+                Some(Tree::Invalid(why))
+            }
+            Ok(Err(error)) => {
+                tracing::error!(error = %error, commit = commit.short(), "a tree cannot be read");
+                health.set("tree", error.to_string());
+                None
+            }
+            Err(_) => None,
+        }
+    }
+
+    /// A module as it was last accepted, on nodes of a commit that lack it (DL-3); none when the mirror cannot give it
+    /// now.
+    async fn former(
+        &mut self,
+        commit: &CommitId,
+        module: &ModuleName,
+        wanted: &Wanted,
+        health: &Health,
+    ) -> Option<Former> {
+        let key = (commit.clone(), module.clone());
+        if let Some((_, former)) = self.formers.get(&key).filter(|(of, _)| of == wanted) {
+            return Some(former.clone());
+        }
+        let mirror = Arc::clone(&self.mirror);
+        let (now, module, asked) = (commit.clone(), module.clone(), wanted.clone());
+        let read = tokio::task::spawn_blocking(move || {
+            let mut mirror = mirror.lock().unwrap_or_else(PoisonError::into_inner);
+            let now = mirror.read_tree(&now)?;
+            let then = mirror.read_tree(&asked.commit);
+            drop(mirror);
+            let made = match then {
+                Ok(then) => former(&source_tree(now).0, &source_tree(then).0, &module, &asked.nodes),
+                Err(MirrorError::NoCommit { .. } | MirrorError::Tree { .. }) => {
+                    let why = "the repository has that commit no more".to_owned();
+                    asked.nodes.iter().map(|id| (*id, Err(why.clone()))).collect()
+                }
+                Err(error) => return Err(error),
+            };
+            Ok(made
+                .into_iter()
+                .map(|(id, made)| ((module.clone(), id), made))
+                .collect::<Former>())
+        });
+        match read.await {
+            Ok(Ok(former)) => {
+                self.formers.insert(key, (wanted.clone(), former.clone()));
+                Some(former)
+            }
+            Ok(Err(error)) => {
+                tracing::error!(error = %error, commit = wanted.commit.short(), "a tree cannot be read");
+                health.set("tree", error.to_string());
+                None
+            }
+            Err(_) => None,
+        }
+    }
+
+    /// Forgets composed trees that no delivery needs.
+    fn forget_but(&mut self, needed: &BTreeSet<&CommitId>) {
+        self.trees.retain(|commit, _| needed.contains(commit));
+        self.formers.retain(|(commit, _), _| needed.contains(commit));
+    }
+}
+
+impl Repository {
     fn begin(&mut self, hints: Vec<String>, cursor: Option<CommitId>) {
         let (mirror, wake, known) = (Arc::clone(&self.mirror), self.wake.clone(), cursor.clone());
         let (done, result) = oneshot::channel();
@@ -282,108 +423,6 @@ impl Repository {
             .checked_add(self.poll.min(SignedDuration::from_secs(RETRY_SECS)))
             .ok();
         News::default()
-    }
-
-    /// When the remote is looked at next.
-    #[must_use]
-    pub fn next_look(&self) -> Option<Timestamp> {
-        // One under way wakes the pass by itself.
-        self.next_look.filter(|_| self.looking.is_none())
-    }
-
-    /// Blocks wait to be written into notes.
-    pub fn notes_are_due(&self) {
-        self.notes.wake();
-    }
-
-    /// A commit's tree, composed; none when the mirror cannot give it now.
-    pub async fn tree(&mut self, commit: &CommitId, health: &Health) -> Option<Tree> {
-        if let Some(tree) = self.trees.get(commit) {
-            return Some(tree.clone());
-        }
-        let (mirror, reader) = (Arc::clone(&self.mirror), Arc::clone(&self.reader));
-        let wanted = commit.clone();
-        let read = tokio::task::spawn_blocking(move || {
-            let mut reader = reader.lock().unwrap_or_else(PoisonError::into_inner);
-            let mut mirror = mirror.lock().unwrap_or_else(PoisonError::into_inner);
-            let entries = reader.read(&mut mirror, &wanted)?;
-            // The commit is an order from here on: no garbage collection may take it.
-            mirror.keep(&wanted)?;
-            drop(mirror);
-            Ok::<_, MirrorError>(reader.compose(&wanted, entries))
-        })
-        .await;
-        match read {
-            Ok(Ok(tree)) => {
-                health.clear("tree");
-                self.trees.insert(commit.clone(), tree.clone());
-                Some(tree)
-            }
-            Ok(Err(MirrorError::Tree { why, .. })) => {
-                self.trees.insert(commit.clone(), Tree::Invalid(why.clone()));
-                Some(Tree::Invalid(why))
-            }
-            Ok(Err(error)) => {
-                tracing::error!(error = %error, commit = commit.short(), "a tree cannot be read");
-                health.set("tree", error.to_string());
-                None
-            }
-            Err(_) => None,
-        }
-    }
-
-    /// A module as it was last accepted, on nodes of a commit that lack it (DL-3); none when the mirror cannot give it
-    /// now.
-    pub async fn former(
-        &mut self,
-        commit: &CommitId,
-        module: &ModuleName,
-        wanted: &Wanted,
-        health: &Health,
-    ) -> Option<Former> {
-        let key = (commit.clone(), module.clone());
-        if let Some((_, former)) = self.formers.get(&key).filter(|(of, _)| of == wanted) {
-            return Some(former.clone());
-        }
-        let mirror = Arc::clone(&self.mirror);
-        let (now, module, asked) = (commit.clone(), module.clone(), wanted.clone());
-        let read = tokio::task::spawn_blocking(move || {
-            let mut mirror = mirror.lock().unwrap_or_else(PoisonError::into_inner);
-            let now = mirror.read_tree(&now)?;
-            let then = mirror.read_tree(&asked.commit);
-            drop(mirror);
-            let made = match then {
-                Ok(then) => former(&source_tree(now).0, &source_tree(then).0, &module, &asked.nodes),
-                Err(MirrorError::NoCommit { .. } | MirrorError::Tree { .. }) => {
-                    let why = "the repository has that commit no more".to_owned();
-                    asked.nodes.iter().map(|id| (*id, Err(why.clone()))).collect()
-                }
-                Err(error) => return Err(error),
-            };
-            Ok(made
-                .into_iter()
-                .map(|(id, made)| ((module.clone(), id), made))
-                .collect::<Former>())
-        });
-        match read.await {
-            Ok(Ok(former)) => {
-                self.formers.insert(key, (wanted.clone(), former.clone()));
-                Some(former)
-            }
-            Ok(Err(error)) => {
-                tracing::error!(error = %error, commit = wanted.commit.short(), "a tree cannot be read");
-                health.set("tree", error.to_string());
-                None
-            }
-            Err(_) => None,
-        }
-    }
-
-    /// Forgets composed trees that no delivery needs.
-    pub fn forget_but<'a>(&mut self, needed: impl Iterator<Item = &'a CommitId>) {
-        let needed: BTreeSet<&CommitId> = needed.collect();
-        self.trees.retain(|commit, _| needed.contains(commit));
-        self.formers.retain(|(commit, _), _| needed.contains(commit));
     }
 }
 

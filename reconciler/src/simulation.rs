@@ -1,0 +1,74 @@
+//! A rehearsal: a fleet in memory, driven by a script that a person can read and write (OP-11).
+//!
+//! The engine is the daemon's, [`crate::pass::Engine`], over the real store in a temporary folder; the clock, the forge,
+//! the links and the hosts are simulated. It stands alone because it carries out nothing: no socket is opened, no
+//! repository read but the folder that a script names. Invariant: the same script gives the same words, always.
+//!
+//! | file | what it is |
+//! | --- | --- |
+//! | [`script`] | the script's words, with the line of each |
+//! | [`forge`] | a repository whose commits are files in memory, behind a forge that can be down |
+//! | [`fleet`] | the made-up fleet of `fleet of N machines` |
+//! | [`host`] | a host that takes its orders, waits, confirms, breaks as it is told, and reports |
+//! | [`world`] | time, and everything that happens in it |
+//! | [`show`] | what the script wants to see |
+
+use std::io::Write;
+use std::path::Path;
+
+pub mod script;
+
+mod fleet;
+mod forge;
+mod host;
+mod show;
+mod world;
+
+use script::{Script, ScriptError};
+use world::World;
+
+/// Below this line a script has what it printed when somebody last looked at it.
+pub const EXPECTED: &str = "---- what happens";
+
+/// Why a rehearsal ended before its script.
+#[derive(Debug, thiserror::Error)]
+pub enum SimulationError {
+    /// The script.
+    #[error(transparent)]
+    Script(#[from] ScriptError),
+    /// A step asked for what is not there.
+    #[error("line {line}: {why}")]
+    Step {
+        /// The script's line, from 1.
+        line: usize,
+        /// What is wrong, and what is there.
+        why: String,
+    },
+    /// The store did not take it: our own fault, or a full disk.
+    #[error("the store of the simulation")]
+    Store(#[from] crate::edge::store::StoreError),
+    /// Nothing could be written.
+    #[error("cannot write what happens")]
+    Write(#[from] std::io::Error),
+}
+
+/// Plays a script; folders that it names are below `base`. What happens goes to `out`, line by line.
+///
+/// # Errors
+/// [`SimulationError`]; everything before it was written.
+pub async fn run(text: &str, base: &Path, out: &mut (dyn Write + Send)) -> Result<(), SimulationError> {
+    let script = Script::read(text)?;
+    let mut world = World::new().await?;
+    for step in &script.steps {
+        writeln!(out, "> {}", step.text)?;
+        let said = world.play(step, base).await.map_err(|error| match error {
+            world::Trouble::Step(why) => SimulationError::Step { line: step.line, why },
+            world::Trouble::Store(error) => SimulationError::Store(error),
+        })?;
+        for line in said {
+            writeln!(out, "{line}")?;
+        }
+    }
+    writeln!(out, "{}", world.rest().await?)?;
+    Ok(())
+}

@@ -1,0 +1,274 @@
+//! A repository whose commits are files in memory, behind a forge that can be down.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use jiff::{SignedDuration, Timestamp};
+use meshplan_schemas::digest::Digest;
+use meshplan_schemas::ident::{CommitId, ModuleName};
+
+use super::script::Edit;
+use crate::edge::health::Health;
+use crate::edge::repository::{FleetRepo, News};
+use crate::edge::store::act::Cursor;
+use crate::edge::store::{Store, StoreError};
+use crate::pure::compose::compose_tree;
+use crate::pure::compose::former::{Former, former};
+use crate::pure::decide::Tree;
+use crate::pure::diff::proven::Wanted;
+use crate::pure::news::{self, Commit, Found, Judged, Known, Line};
+use crate::pure::source_tree::{EntryKind, SourceTree};
+
+/// The files of a tree.
+pub(super) type Files = BTreeMap<String, Arc<[u8]>>;
+
+/// As deliveries call the repository.
+pub(super) const REPO: &str = "fleet";
+/// The branch.
+pub(super) const BRANCH: &str = "main";
+/// Seconds between looks, and after one that failed.
+const POLL_SECS: i64 = 60;
+
+/// One commit.
+#[derive(Debug, Clone)]
+pub(super) struct Made {
+    pub(super) commit: Commit,
+    pub(super) files: Arc<Files>,
+}
+
+/// What the forge has.
+#[derive(Debug, Default)]
+struct State {
+    commits: Vec<Made>,
+    down: bool,
+}
+
+/// The forge; all clones are one.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Forge {
+    state: Arc<Mutex<State>>,
+}
+
+impl Forge {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn set_down(&self, down: bool) {
+        self.state().down = down;
+    }
+
+    pub(super) fn is_down(&self) -> bool {
+        self.state().down
+    }
+
+    /// The commit of this number, the first is 1.
+    pub(super) fn numbered(&self, number: usize) -> Option<Commit> {
+        let state = self.state();
+        Some(state.commits.get(number.checked_sub(1)?)?.commit.clone())
+    }
+
+    /// The number of a commit.
+    pub(super) fn number_of(&self, commit: &CommitId) -> Option<usize> {
+        let at = self
+            .state()
+            .commits
+            .iter()
+            .position(|made| made.commit.id == *commit)?;
+        Some(at + 1)
+    }
+
+    fn files(&self, commit: &CommitId) -> Option<Arc<Files>> {
+        let state = self.state();
+        let made = state.commits.iter().find(|made| made.commit.id == *commit)?;
+        Some(Arc::clone(&made.files))
+    }
+
+    /// Makes a commit; why not, where an edit fits nothing.
+    pub(super) fn merge(
+        &self,
+        subject: &str,
+        allows_removals: Option<&str>,
+        first: Option<Files>,
+        edits: &[Edit],
+    ) -> Result<Commit, String> {
+        let mut state = self.state();
+        let mut files = match (first, state.commits.last()) {
+            (Some(files), _) => files,
+            (None, Some(last)) => (*last.files).clone(),
+            (None, None) => return Err("there is no fleet yet: begin with `fleet of N machines`".to_owned()),
+        };
+        for edit in edits {
+            apply(&mut files, edit)?;
+        }
+        // Deterministic, and another one for each place in history.
+        let digest = Digest::of(format!("{} {subject}", state.commits.len()).as_bytes()).hex();
+        let id = digest.get(..40).and_then(|hex| hex.parse().ok());
+        let commit = Commit {
+            id: id.ok_or("no commit id")?,
+            subject: subject.to_owned(),
+            author: "Dana".to_owned(),
+            allows_removals: allows_removals.map(str::to_owned),
+        };
+        state.commits.push(Made {
+            commit: commit.clone(),
+            files: Arc::new(files),
+        });
+        Ok(commit)
+    }
+}
+
+fn apply(files: &mut Files, edit: &Edit) -> Result<(), String> {
+    let text = |path: &str| {
+        let bytes = files
+            .get(path)
+            .ok_or_else(|| format!("there is no file {path}"))?;
+        Ok::<_, String>(String::from_utf8_lossy(bytes).into_owned())
+    };
+    match edit {
+        Edit::Write(path, text) => {
+            files.insert(path.clone(), Arc::from(text.as_bytes()));
+        }
+        Edit::Append(path, more) => {
+            let whole = text(path)? + more;
+            files.insert(path.clone(), Arc::from(whole.into_bytes()));
+        }
+        Edit::Replace(path, old, new) => {
+            let before = text(path)?;
+            if !before.contains(old.as_str()) {
+                return Err(format!("{path} has no `{old}`"));
+            }
+            files.insert(
+                path.clone(),
+                Arc::from(before.replace(old.as_str(), new).into_bytes()),
+            );
+        }
+        Edit::Remove(path) => {
+            let before = files.len();
+            match path.strip_suffix('/') {
+                Some(_) => files.retain(|name, _| !name.starts_with(path.as_str())),
+                None => drop(files.remove(path)),
+            }
+            if files.len() == before {
+                return Err(format!("there is nothing at {path}"));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The fleet repo over it.
+#[derive(Debug)]
+pub(super) struct Repo {
+    pub(super) forge: Forge,
+    trees: BTreeMap<CommitId, Tree>,
+    next_look: Option<Timestamp>,
+}
+
+impl Repo {
+    pub(super) fn new(forge: Forge) -> Self {
+        Self {
+            forge,
+            trees: BTreeMap::new(),
+            next_look: None,
+        }
+    }
+
+    fn source(&self, commit: &CommitId) -> Option<SourceTree> {
+        let files = self.forge.files(commit)?;
+        let raw = files
+            .iter()
+            .map(|(path, bytes)| (path.clone().into_bytes(), EntryKind::Blob, Arc::clone(bytes)));
+        Some(SourceTree::from_entries(raw.collect()).0)
+    }
+}
+
+impl FleetRepo for Repo {
+    async fn look(
+        &mut self,
+        hints: &[String],
+        store: &Store,
+        health: &Health,
+        now: Timestamp,
+    ) -> Result<News, StoreError> {
+        self.next_look = now.checked_add(SignedDuration::from_secs(POLL_SECS)).ok();
+        if self.forge.is_down() {
+            health.set("repository", "the forge is down".to_owned());
+            return Ok(News::default());
+        }
+        health.clear("repository");
+        let cursor = store.cursor(REPO, BRANCH).await?;
+        let line: Vec<Commit> = self
+            .forge
+            .state()
+            .commits
+            .iter()
+            .map(|made| made.commit.clone())
+            .collect();
+        let Some(tip) = line.last().cloned() else {
+            return Ok(News::default());
+        };
+        let read = cursor
+            .as_ref()
+            .and_then(|known| line.iter().position(|c| c.id == *known));
+        let found = Found::Branch(Line {
+            tip,
+            since: read
+                .map(|at| line.into_iter().skip(at + 1).collect())
+                .unwrap_or_default(),
+            known: match (&cursor, read) {
+                (None, _) => Known::None,
+                (Some(_), None) => Known::Missing,
+                (Some(_), Some(_)) => Known::Behind,
+            },
+        });
+        let (commits, head) = match news::judge(found, cursor.as_ref(), &BTreeSet::new()) {
+            Judged::New(commits, head) => (commits, Some(head)),
+            Judged::SetBack(head) => (Vec::new(), Some(head)),
+            Judged::Gone | Judged::Nothing => (Vec::new(), None),
+        };
+        Ok(News {
+            handled: hints.to_vec(),
+            commits,
+            cursor: head.map(|commit| Cursor {
+                repo: REPO.to_owned(),
+                branch: BRANCH.to_owned(),
+                commit,
+            }),
+        })
+    }
+
+    fn look_again(&self) {}
+
+    fn next_look(&self) -> Option<Timestamp> {
+        self.next_look
+    }
+
+    fn notes_are_due(&self) {}
+
+    async fn tree(&mut self, commit: &CommitId, _: &Health) -> Option<Tree> {
+        if let Some(tree) = self.trees.get(commit) {
+            return Some(tree.clone());
+        }
+        let composed = compose_tree(&self.source(commit)?, None, Some(BRANCH));
+        let tree = Tree::of(composed.map(Arc::new));
+        self.trees.insert(commit.clone(), tree.clone());
+        Some(tree)
+    }
+
+    async fn former(
+        &mut self,
+        commit: &CommitId,
+        module: &ModuleName,
+        wanted: &Wanted,
+        _: &Health,
+    ) -> Option<Former> {
+        let (now, then) = (self.source(commit)?, self.source(&wanted.commit)?);
+        let made = former(&now, &then, module, &wanted.nodes).into_iter();
+        Some(made.map(|(id, made)| ((module.clone(), id), made)).collect())
+    }
+
+    fn forget_but(&mut self, needed: &BTreeSet<&CommitId>) {
+        self.trees.retain(|commit, _| needed.contains(commit));
+    }
+}

@@ -1,0 +1,450 @@
+//! A simulated host: one order at a time, applied, awaited, confirmed over its link or taken back, and reported.
+//!
+//! What it does with an order is told by the script, never decided here by chance; what the reconciler makes of that is
+//! what a rehearsal shows. Its windows are those of the policy that it runs (FR-7).
+
+use std::collections::BTreeMap;
+
+use jiff::{SignedDuration, Timestamp};
+use meshplan_schemas::declaration::Declaration;
+use meshplan_schemas::digest::Digest;
+use meshplan_schemas::epoch::{Epoch, epoch_to_run};
+use meshplan_schemas::fleet_list::UpdateClass;
+use meshplan_schemas::ident::{FleetName, NodeId, NodeName, ResourceName, RoleName};
+use meshplan_schemas::lifecycle::epoch::EpochState;
+use meshplan_schemas::maintenance::{Openness, Window, windows_of};
+use meshplan_schemas::policy;
+use meshplan_schemas::report::{
+    Cause, DeclarationState, DeclarationStatus, EpochStatus, Health, ProbeLine, Report,
+};
+use meshplan_schemas::resource::{Content, File, Kind};
+
+/// How long applying takes, in seconds.
+const APPLY_SECS: i64 = 3;
+/// How long a fresh session takes that confirms, in seconds.
+const CONFIRM_SECS: i64 = 1;
+
+/// What its probes say.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Probes {
+    Yes,
+    No,
+    /// Yes and no in turns.
+    InTurns,
+}
+
+/// What it works at.
+#[derive(Debug, Clone)]
+enum Work {
+    Apply(Box<Declaration>),
+    Await(Box<Declaration>, Timestamp),
+    ApplyPolicy(Box<Epoch>),
+    AwaitPolicy(Box<Epoch>, Timestamp),
+}
+
+/// A host.
+#[derive(Debug, Clone)]
+pub(super) struct Host {
+    pub(super) id: NodeId,
+    pub(super) name: NodeName,
+    pub(super) fleet: FleetName,
+    pub(super) powered: bool,
+    pub(super) linked: bool,
+    pub(super) probes: Probes,
+    /// It fails what contains one of these.
+    pub(super) breaks: Vec<String>,
+    work: Option<(Timestamp, Work)>,
+    /// An order waits for a window that opens then.
+    opens: Option<Timestamp>,
+    confirmed: Option<Declaration>,
+    status: Option<DeclarationStatus>,
+    running: Option<Epoch>,
+    epoch: Option<EpochStatus>,
+    /// The epoch that did not stay last, 0 before.
+    settled_epoch: u64,
+    counter: u64,
+    boot: u32,
+    heartbeat: Timestamp,
+    turns: u32,
+}
+
+impl Host {
+    pub(super) fn new(id: NodeId, name: NodeName, fleet: FleetName, now: Timestamp) -> Self {
+        Self {
+            id,
+            name,
+            fleet,
+            powered: true,
+            linked: true,
+            probes: Probes::Yes,
+            breaks: Vec::new(),
+            work: None,
+            opens: None,
+            confirmed: None,
+            status: None,
+            running: None,
+            epoch: None,
+            settled_epoch: 0,
+            counter: 0,
+            boot: 1,
+            heartbeat: now,
+            turns: 0,
+        }
+    }
+
+    /// Whether it can hear and be heard.
+    pub(super) fn reachable(&self) -> bool {
+        self.powered && self.linked
+    }
+
+    /// When it does something by time alone.
+    pub(super) fn wakes(&self) -> Option<Timestamp> {
+        if !self.powered {
+            return None;
+        }
+        let work = self.work.as_ref().map(|(at, _)| *at);
+        let heartbeat = self.linked.then_some(self.heartbeat);
+        work.into_iter().chain(self.opens).chain(heartbeat).min()
+    }
+
+    /// Power fails: what was not confirmed goes back when it starts again (HR-13).
+    pub(super) fn cut_power(&mut self) {
+        self.powered = false;
+    }
+
+    pub(super) fn start(&mut self, now: Timestamp) {
+        self.powered = true;
+        self.boot += 1;
+        match self.work.take() {
+            Some((_, Work::Apply(d) | Work::Await(d, _))) => {
+                self.declared(
+                    &d,
+                    DeclarationState::Reverted,
+                    "interrupted: the machine restarted",
+                    now,
+                );
+            }
+            Some((_, Work::ApplyPolicy(epoch) | Work::AwaitPolicy(epoch, _))) => {
+                self.epoch_is(
+                    epoch.epoch,
+                    EpochState::Reverted,
+                    "interrupted: the machine restarted",
+                    now,
+                );
+            }
+            None => {}
+        }
+        self.came_back(now);
+    }
+
+    /// The link is there again: what waits for its confirm has it soon.
+    pub(super) fn came_back(&mut self, now: Timestamp) {
+        self.heartbeat = now;
+        if let Some((at, Work::Await(..) | Work::AwaitPolicy(..))) = &mut self.work {
+            *at = later(now, CONFIRM_SECS);
+        }
+    }
+
+    fn is_broken_by(&self, text: &str) -> bool {
+        self.breaks.iter().any(|bad| text.contains(bad.as_str()))
+    }
+
+    fn windows(&self) -> Vec<Window> {
+        let of_policy = || {
+            let policy = policy::parse(&self.running.as_ref()?.policy).ok()?;
+            let file = policy::sections("policy", &policy.effective_text(self.roles())).ok()?;
+            Some(windows_of(&file))
+        };
+        of_policy().unwrap_or_default()
+    }
+
+    fn roles(&self) -> &[RoleName] {
+        self.confirmed
+            .as_ref()
+            .map(|d| d.roles.as_slice())
+            .unwrap_or_default()
+    }
+
+    /// Does what is due; whether it has something to report. The newest orders are what the reconciler has for it, none
+    /// where it cannot hear.
+    pub(super) fn act(
+        &mut self,
+        now: Timestamp,
+        newest: Option<&Declaration>,
+        epochs: Option<(&Epoch, &BTreeMap<Digest, Epoch>)>,
+    ) -> bool {
+        let mut news = self.go_on(now);
+        self.opens = None;
+        if self.work.is_none() {
+            news |= newest.is_some_and(|newest| self.begin(newest, now));
+        }
+        if self.work.is_none() {
+            news |= epochs.is_some_and(|(newest, all)| self.begin_policy(newest, all, now));
+        }
+        news
+    }
+
+    fn go_on(&mut self, now: Timestamp) -> bool {
+        let Some((_, work)) = self.work.take_if(|(at, _)| *at <= now) else {
+            return false;
+        };
+        match work {
+            Work::Apply(d) => {
+                if self.is_broken_by(&serde_json::to_string(&d.resources).unwrap_or_default()) {
+                    self.declared(
+                        &d,
+                        DeclarationState::Reverted,
+                        "the probe web.answers says no",
+                        now,
+                    );
+                } else {
+                    self.declared(&d, DeclarationState::AwaitingConfirm, "", now);
+                    let deadline = later(now, i64::from(d.confirm_secs));
+                    let at = if self.linked {
+                        later(now, CONFIRM_SECS)
+                    } else {
+                        deadline
+                    };
+                    self.work = Some((at, Work::Await(d, deadline)));
+                }
+            }
+            Work::Await(d, _) if self.linked => {
+                self.confirmed = Some(*d.clone());
+                self.declared(&d, DeclarationState::Confirmed, "", now);
+            }
+            Work::Await(d, deadline) if now < deadline => {
+                self.work = Some((deadline, Work::Await(d, deadline)))
+            }
+            Work::Await(d, _) => {
+                self.declared(
+                    &d,
+                    DeclarationState::Reverted,
+                    "no-link: nobody was reached in the window",
+                    now,
+                );
+            }
+            Work::ApplyPolicy(epoch) if self.is_broken_by(&epoch.policy) => {
+                self.epoch_is(
+                    epoch.epoch,
+                    EpochState::Reverted,
+                    "the probe web.answers says no",
+                    now,
+                );
+            }
+            Work::ApplyPolicy(epoch) => {
+                self.epoch_is(epoch.epoch, EpochState::AwaitingConfirm, "", now);
+                let deadline = later(now, i64::from(epoch.confirm_secs));
+                let at = if self.linked {
+                    later(now, CONFIRM_SECS)
+                } else {
+                    deadline
+                };
+                self.work = Some((at, Work::AwaitPolicy(epoch, deadline)));
+            }
+            Work::AwaitPolicy(epoch, _) if self.linked => {
+                let number = epoch.epoch;
+                self.running = Some(*epoch);
+                self.epoch_is(number, EpochState::Applied, "", now);
+            }
+            Work::AwaitPolicy(epoch, deadline) if now < deadline => {
+                self.work = Some((deadline, Work::AwaitPolicy(epoch, deadline)));
+            }
+            Work::AwaitPolicy(epoch, _) => {
+                let why = "no-link: nobody was reached in the window";
+                self.epoch_is(epoch.epoch, EpochState::Reverted, why, now);
+            }
+        }
+        true
+    }
+
+    fn begin(&mut self, newest: &Declaration, now: Timestamp) -> bool {
+        let settled = self.status.as_ref().is_some_and(|status| {
+            status.sequence >= newest.sequence && status.state != DeclarationState::Queued
+        });
+        if settled {
+            return false;
+        }
+        if let Some(opens) = self.shut(newest.urgent, now) {
+            let waits = format!("waits for the maintenance window that opens at {opens}");
+            let said = self
+                .status
+                .as_ref()
+                .is_some_and(|status| status.sequence == newest.sequence && status.reason == waits);
+            self.declared(newest, DeclarationState::Queued, &waits, now);
+            return !said;
+        }
+        self.declared(newest, DeclarationState::Applying, "", now);
+        self.work = Some((later(now, APPLY_SECS), Work::Apply(Box::new(newest.clone()))));
+        true
+    }
+
+    fn shut(&mut self, urgent: bool, now: Timestamp) -> Option<Timestamp> {
+        let opens = Openness::at(&self.windows(), now).opens().filter(|_| !urgent)?;
+        self.opens = Some(opens);
+        Some(opens)
+    }
+
+    fn begin_policy(&mut self, newest: &Epoch, all: &BTreeMap<Digest, Epoch>, now: Timestamp) -> bool {
+        let Ok(digest) = Digest::of_value(newest) else {
+            return false;
+        };
+        let Some((number, digest)) = epoch_to_run(newest, digest, self.id, self.roles()) else {
+            return false;
+        };
+        let done = self
+            .running
+            .as_ref()
+            .is_some_and(|running| running.epoch == number);
+        let Some(epoch) = all.get(&digest).filter(|_| !done && self.settled_epoch != number) else {
+            return false;
+        };
+        let same = self
+            .running
+            .as_ref()
+            .is_some_and(|running| running.policy == epoch.policy);
+        if same {
+            self.running = Some(epoch.clone());
+            self.epoch_is(number, EpochState::Applied, "", now);
+            return false;
+        }
+        if let Some(opens) = self.shut(epoch.urgent, now) {
+            let waits = format!("waits for the maintenance window that opens at {opens}");
+            let said = self.epoch.as_ref().is_some_and(|status| status.reason == waits);
+            self.epoch_is(number, EpochState::Received, &waits, now);
+            return !said;
+        }
+        let epoch = Box::new(epoch.clone());
+        self.epoch_is(number, EpochState::Staged, "", now);
+        self.work = Some((later(now, APPLY_SECS), Work::ApplyPolicy(epoch)));
+        true
+    }
+
+    fn declared(&mut self, of: &Declaration, state: DeclarationState, reason: &str, now: Timestamp) {
+        self.status = Some(DeclarationStatus {
+            sequence: of.sequence,
+            digest: Digest::of_value(of).unwrap_or(Digest([0; 32])),
+            state,
+            since: now.as_second(),
+            reason: reason.to_owned(),
+            confirmed_sequence: self.confirmed.as_ref().map_or(0, |d| d.sequence),
+            confirmed_digest: self.confirmed.as_ref().and_then(|d| Digest::of_value(d).ok()),
+            converged: false,
+        });
+    }
+
+    fn epoch_is(&mut self, number: u64, state: EpochState, reason: &str, now: Timestamp) {
+        if state == EpochState::Reverted {
+            self.settled_epoch = number;
+        }
+        self.epoch = Some(EpochStatus {
+            state_epoch: number,
+            state,
+            reason: reason.to_owned(),
+            received_via: "reconciler".to_owned(),
+            received_at: now.as_second(),
+            update_class: UpdateClass::Required,
+            running: self.running.as_ref().map_or(0, |epoch| epoch.epoch),
+        });
+    }
+
+    /// Whether a heartbeat is due; the next is counted from now.
+    pub(super) fn heartbeat_due(&mut self, now: Timestamp, every_secs: u32) -> bool {
+        let due = self.reachable() && self.heartbeat <= now;
+        if due {
+            self.heartbeat = later(now, i64::from(every_secs));
+        }
+        due
+    }
+
+    /// Says how it is.
+    pub(super) fn report(&mut self, cause: Cause, now: Timestamp) -> Report {
+        self.counter += 1;
+        self.turns += 1;
+        let no = match self.probes {
+            Probes::Yes => false,
+            Probes::No => true,
+            Probes::InTurns => self.turns.is_multiple_of(2),
+        };
+        let probe = "web.answers".parse::<ResourceName>().ok().filter(|_| no);
+        let probes = probe.map(|name| ProbeLine {
+            name,
+            health: Health::Unhealthy,
+            reason: "no answer".to_owned(),
+        });
+        Report {
+            schema: 1,
+            fleet: self.fleet.clone(),
+            era: 0,
+            issued_at: now.as_second(),
+            must_understand: Vec::new(),
+            node: self.id,
+            counter: self.counter,
+            boot_id: format!("boot {}", self.boot),
+            instance: "simulated".to_owned(),
+            started_at: 0,
+            host_version: env!("CARGO_PKG_VERSION").to_owned(),
+            launcher_version: None,
+            cause,
+            declaration: self.status.clone(),
+            resources: Vec::new(),
+            held: Vec::new(),
+            strays: Vec::new(),
+            left_out: Vec::new(),
+            capabilities: Vec::new(),
+            probes: probes.into_iter().collect(),
+            restarts: 0,
+            links: Vec::new(),
+            filters: Vec::new(),
+            rollbacks: Vec::new(),
+            witness: 1,
+            marks: meshplan_schemas::report::Marks::default(),
+            stale: false,
+            paused: None,
+            epoch: self.epoch.clone(),
+            rotations: Vec::new(),
+            policy_digest: None,
+            clock_trusted: None,
+            disk_free_bytes: None,
+            load_hundredths: None,
+            refused: Vec::new(),
+            take_requests: Vec::new(),
+        }
+    }
+
+    /// One line for a person: how it is, and what it runs.
+    pub(super) fn line(&self) -> String {
+        let there = match (self.powered, self.linked) {
+            (false, _) => "off",
+            (true, false) => "no link",
+            (true, true) => "there",
+        };
+        let runs = self.confirmed.as_ref().and_then(|d| {
+            d.resources.iter().find_map(|resource| match resource.read() {
+                Ok(Kind::File(File {
+                    content: Content::Text(text),
+                    ..
+                })) => Some(text.trim().to_owned()),
+                _ => None,
+            })
+        });
+        let state = self.status.as_ref().map_or_else(
+            || "no declaration".to_owned(),
+            |s| {
+                let reason = if s.reason.is_empty() {
+                    String::new()
+                } else {
+                    format!(": {}", s.reason)
+                };
+                let state = crate::pure::page::declaration_word(s.state);
+                format!("sequence {} {state}{reason}", s.sequence)
+            },
+        );
+        let epoch = self.running.as_ref().map_or(0, |epoch| epoch.epoch);
+        let runs = runs.map_or_else(String::new, |text| format!(", runs `{text}`"));
+        format!("{}: {there}; {state}; epoch {epoch}{runs}", self.name)
+    }
+}
+
+fn later(at: Timestamp, secs: i64) -> Timestamp {
+    at.checked_add(SignedDuration::from_secs(secs)).unwrap_or(at)
+}

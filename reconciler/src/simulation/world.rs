@@ -1,0 +1,522 @@
+//! Time, and everything that happens in it: the engine's passes, the hosts' doings, the words between them.
+//!
+//! Nothing runs by itself: the clock goes from one instant at which something is due to the next, and at each everybody
+//! does what there is to do until nobody has anything left. So a day passes in a moment, and always the same way.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+use meshplan_schemas::declaration::Declaration;
+use meshplan_schemas::digest::Digest;
+use meshplan_schemas::envelope::{Envelope, SoftSigner};
+use meshplan_schemas::epoch::Epoch;
+use meshplan_schemas::ident::{FleetName, KeyId, NodeId};
+use meshplan_schemas::report::Cause;
+use tempfile::TempDir;
+
+use super::fleet::{AUTHOR_SEED, made_up};
+use super::forge::{BRANCH, Files, Forge, REPO, Repo};
+use super::host::{Host, Probes};
+use super::script::{Does, FleetOf, Service, Step, Which};
+use super::show;
+use crate::edge::activation::Waker;
+use crate::edge::clock::Clock;
+use crate::edge::health::Health;
+use crate::edge::mesh::Links;
+use crate::edge::store::reports::ReportWriter;
+use crate::edge::store::{Store, StoreError};
+use crate::edge::worktree;
+use crate::pass::{Engine, Signers};
+use crate::pure::compose::compose_tree;
+use crate::pure::decide::{Contents, Settings};
+use crate::pure::hearing::Hearing;
+use crate::pure::snapshot::Request;
+use crate::pure::source_tree::SourceTree;
+
+/// When every rehearsal begins: a Monday morning.
+const BEGINS: &str = "2026-11-30T08:00:00Z";
+/// How often everybody may act at one instant before something goes round in circles.
+const ROUNDS: usize = 500;
+/// Reports that are stored together.
+const TOGETHER: usize = 500;
+
+/// Why a step was not played.
+#[derive(Debug)]
+pub(super) enum Trouble {
+    /// What it asks for is not there.
+    Step(String),
+    /// The store.
+    Store(StoreError),
+}
+
+impl From<StoreError> for Trouble {
+    fn from(error: StoreError) -> Self {
+        Self::Store(error)
+    }
+}
+
+/// The simulated links: who is there, and what was said to whom.
+#[derive(Debug, Default)]
+struct Said {
+    connected: BTreeSet<NodeId>,
+    looks: Vec<(NodeId, u64)>,
+    published: bool,
+}
+
+/// All clones are one.
+#[derive(Debug, Clone, Default)]
+struct SimLinks {
+    said: Arc<Mutex<Said>>,
+}
+
+impl SimLinks {
+    fn said(&self) -> MutexGuard<'_, Said> {
+        self.said.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Links for SimLinks {
+    fn connected(&self) -> Vec<NodeId> {
+        self.said().connected.iter().copied().collect()
+    }
+
+    fn look(&self, node: NodeId, id: u64) -> bool {
+        let mut said = self.said();
+        let there = said.connected.contains(&node);
+        if there {
+            said.looks.push((node, id));
+        }
+        there
+    }
+
+    fn publish(&self) {
+        self.said().published = true;
+    }
+}
+
+/// The world.
+pub(super) struct World {
+    pub(super) store: Store,
+    pub(super) forge: Forge,
+    pub(super) clock: Clock,
+    pub(super) health: Arc<Health>,
+    pub(super) hosts: BTreeMap<NodeId, Host>,
+    engine: Option<Engine<Repo, SimLinks>>,
+    links: SimLinks,
+    reports: ReportWriter,
+    settings: Option<(Settings, KeyId)>,
+    /// When the next pass is due.
+    due: Option<Timestamp>,
+    /// Orders as hosts can have them.
+    declarations: BTreeMap<NodeId, Declaration>,
+    epochs: BTreeMap<Digest, Epoch>,
+    newest_epoch: Option<Epoch>,
+    /// How many transitions of each delivery were told.
+    told: BTreeMap<String, usize>,
+    requests: u32,
+    _folder: TempDir,
+}
+
+impl World {
+    /// A world without a fleet.
+    pub(super) async fn new() -> Result<Self, super::SimulationError> {
+        let begins: Timestamp = BEGINS.parse().unwrap_or(Timestamp::UNIX_EPOCH);
+        let clock = Clock::simulated(begins);
+        let folder = tempfile::tempdir()?;
+        let store = Store::open(&folder.path().join("meshplan.db"), clock).await?;
+        let (reports, _writer) = ReportWriter::start(store.clone(), Waker::default());
+        Ok(Self {
+            store,
+            forge: Forge::default(),
+            clock,
+            health: Arc::new(Health::default()),
+            hosts: BTreeMap::new(),
+            engine: None,
+            links: SimLinks::default(),
+            reports,
+            settings: None,
+            due: None,
+            declarations: BTreeMap::new(),
+            epochs: BTreeMap::new(),
+            newest_epoch: None,
+            told: BTreeMap::new(),
+            requests: 0,
+            _folder: folder,
+        })
+    }
+
+    pub(super) fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+
+    /// Plays one step; what there is to say of it.
+    pub(super) async fn play(&mut self, step: &Step, base: &Path) -> Result<Vec<String>, Trouble> {
+        let mut said = Vec::new();
+        match &step.does {
+            Does::Fleet(of) => self.found(of, base)?,
+            Does::Merge {
+                subject,
+                allows_removals,
+                edits,
+            } => {
+                let commit = self.forge.merge(subject, allows_removals.as_deref(), None, edits);
+                commit.map_err(Trouble::Step)?;
+                // The webhook, when the forge can send one.
+                if !self.forge.is_down() {
+                    self.wake();
+                }
+            }
+            Does::Advance(by) => {
+                let until = later(self.now(), *by);
+                self.advance(until, &mut said).await?;
+                return Ok(said);
+            }
+            Does::Clock(secs) => {
+                self.clock.jump(*secs);
+                self.wake();
+            }
+            Does::Power(which, on) => self.power(which, *on)?,
+            Does::Link(which, on) => {
+                let now = self.now();
+                self.each(which, |host| {
+                    host.linked = *on;
+                    if *on && host.powered {
+                        host.came_back(now);
+                    }
+                })?;
+            }
+            Does::Break(which, text) => self.each(which, |host| host.breaks.push(text.clone()))?,
+            Does::Sick(which) => self.each(which, |host| host.probes = Probes::No)?,
+            Does::Flap(which) => self.each(which, |host| host.probes = Probes::InTurns)?,
+            Does::Mend(which) => self.each(which, |host| {
+                host.probes = Probes::Yes;
+                host.breaks.clear();
+            })?,
+            Does::Forge(up) => self.forge.set_down(!up),
+            Does::Reconciler(service) => {
+                if *service != Service::Start {
+                    self.engine = None;
+                }
+                if *service != Service::Stop {
+                    self.serve()?;
+                }
+            }
+            Does::Say { verb, delivery, why } => {
+                let commit = self.forge.numbered(*delivery);
+                let commit = commit.ok_or_else(|| Trouble::Step(format!("there is no commit {delivery}")))?;
+                self.requests += 1;
+                let id = format!("request {}", self.requests);
+                let request = Request {
+                    id: id.clone(),
+                    at: self.now(),
+                    actor: "dana".to_owned(),
+                    verb: *verb,
+                    commit: commit.id,
+                    why: why.clone(),
+                };
+                self.store.add_request(&request).await?;
+                self.wake();
+                self.settle(&mut said).await?;
+                let answer = self.store.answer(&id).await?;
+                said.push(format!(
+                    "answer: {}",
+                    answer.unwrap_or_else(|| "nobody answers".to_owned())
+                ));
+                return Ok(said);
+            }
+            Does::Show(what) => return show::show(self, what).await,
+            Does::Why(which) => return show::why(self, which).await,
+        }
+        self.settle(&mut said).await?;
+        Ok(said)
+    }
+
+    /// The first commit, and who serves it.
+    fn found(&mut self, of: &FleetOf, base: &Path) -> Result<(), Trouble> {
+        if self.settings.is_some() {
+            return Err(Trouble::Step("there is a fleet already".to_owned()));
+        }
+        let files: Files = match of {
+            FleetOf::Machines(count) => made_up(*count),
+            FleetOf::Folder(folder) => {
+                let read = worktree::read_folder(&base.join(folder));
+                let (tree, _) = read.map_err(|e| Trouble::Step(format!("{folder}: {e}")))?;
+                let files = tree
+                    .iter()
+                    .map(|(path, entry)| (path.to_owned(), Arc::clone(&entry.bytes)));
+                files.collect()
+            }
+        };
+        let raw = files.iter().map(|(path, bytes)| {
+            let kind = crate::pure::source_tree::EntryKind::Blob;
+            (path.clone().into_bytes(), kind, Arc::clone(bytes))
+        });
+        let tree = SourceTree::from_entries(raw.collect()).0;
+        let composed = compose_tree(&tree, None, Some(BRANCH)).map_err(|e| Trouble::Step(e.to_string()))?;
+        let fleet: FleetName = composed.fleet.fleet.clone();
+        let author = composed.fleet.authors.first().map(|author| author.id.clone());
+        let author = author.ok_or_else(|| Trouble::Step("fleet.toml names no author".to_owned()))?;
+        let settings = Settings {
+            fleet,
+            repo: REPO.to_owned(),
+            branch: BRANCH.to_owned(),
+            era: 0,
+            author: author.clone(),
+            reconcilers: Vec::new(),
+            timestamp_keys: Vec::new(),
+        };
+        self.settings = Some((settings, author));
+        self.forge
+            .merge("the fleet as it is", None, Some(files), &[])
+            .map_err(Trouble::Step)?;
+        self.serve()
+    }
+
+    /// The reconciler starts.
+    fn serve(&mut self) -> Result<(), Trouble> {
+        let Some((settings, author)) = self.settings.clone() else {
+            return Err(Trouble::Step("there is no fleet yet".to_owned()));
+        };
+        let signer =
+            |id: KeyId| SoftSigner::new(Some(id), &AUTHOR_SEED).map_err(|e| Trouble::Step(e.to_string()));
+        self.engine = Some(Engine {
+            store: self.store.clone(),
+            repository: Repo::new(self.forge.clone()),
+            mesh: self.links.clone(),
+            signers: Signers {
+                author: Box::new(signer(author)?),
+                timestamp: Box::new(signer(KeyId("timestamp".to_owned()))?),
+            },
+            settings,
+            clock: self.clock,
+            health: Arc::clone(&self.health),
+            contents: Contents::default(),
+            read_at: None,
+            read_modules: 0,
+            hearing: Hearing::from(self.clock.moment()),
+        });
+        self.wake();
+        Ok(())
+    }
+
+    fn wake(&mut self) {
+        self.due = Some(self.now());
+    }
+
+    fn power(&mut self, which: &Which, on: bool) -> Result<(), Trouble> {
+        let now = self.now();
+        self.each(which, |host| {
+            if on && !host.powered {
+                host.start(now);
+            } else if !on {
+                host.cut_power();
+            }
+        })
+    }
+
+    fn each(&mut self, which: &Which, act: impl Fn(&mut Host)) -> Result<(), Trouble> {
+        match which {
+            Which::Every(n) => self.hosts.values_mut().step_by(*n).for_each(act),
+            Which::Named(names) => {
+                for name in names {
+                    let host = self.hosts.values_mut().find(|host| host.name.as_str() == name);
+                    act(host.ok_or_else(|| Trouble::Step(format!("there is no machine {name}")))?);
+                }
+            }
+        }
+        self.wake();
+        Ok(())
+    }
+
+    /// Lets time pass, from one instant at which something is due to the next.
+    async fn advance(&mut self, until: Timestamp, said: &mut Vec<String>) -> Result<(), Trouble> {
+        self.settle(said).await?;
+        while self.now() < until {
+            let due = self.due.filter(|_| self.engine.is_some());
+            let hosts = self.hosts.values().filter_map(Host::wakes);
+            let next = hosts
+                .chain(due)
+                .filter(|at| *at > self.now())
+                .min()
+                .unwrap_or(until)
+                .min(until);
+            let by = next.duration_since(self.now());
+            self.clock
+                .advance(Duration::try_from(by).unwrap_or(Duration::from_secs(1)));
+            self.settle(said).await?;
+        }
+        Ok(())
+    }
+
+    /// Everybody does what is due now, until nobody has anything left.
+    async fn settle(&mut self, said: &mut Vec<String>) -> Result<(), Trouble> {
+        for _ in 0..ROUNDS {
+            let mut moved = self.pass_if_due().await?;
+            moved |= self.hosts_act().await?;
+            self.tell(said).await?;
+            if !moved {
+                return Ok(());
+            }
+        }
+        Err(Trouble::Step(format!(
+            "at {} everybody goes on acting and nothing comes of it: a fault of the simulation or of the engine",
+            self.now()
+        )))
+    }
+
+    async fn pass_if_due(&mut self) -> Result<bool, Trouble> {
+        let now = self.now();
+        let connected = self
+            .hosts
+            .values()
+            .filter(|host| host.reachable())
+            .map(|host| host.id)
+            .collect();
+        self.links.said().connected = connected;
+        if self.due.is_none_or(|due| due > now) {
+            return Ok(false);
+        }
+        let Some(engine) = &mut self.engine else {
+            return Ok(false);
+        };
+        let next = engine.pass().await;
+        // One that is due now was just made: what it waits for is a second away.
+        self.due = next.map(|at| at.max(later(now, Duration::from_secs(1))));
+        self.meet().await?;
+        Ok(true)
+    }
+
+    /// Machines of the newest tree that are not here yet come up; orders are where hosts can have them.
+    async fn meet(&mut self) -> Result<(), Trouble> {
+        let now = self.now();
+        if let Some(roster) = self.health.roster() {
+            let fleet = &roster.fleet.fleet;
+            for node in roster.nodes.values().filter(|node| node.enrolled) {
+                let host = || Host::new(node.id, node.name.clone(), fleet.clone(), now);
+                self.hosts.entry(node.id).or_insert_with(host);
+            }
+        }
+        if !std::mem::take(&mut self.links.said().published) {
+            return Ok(());
+        }
+        if let Some(stored) = self.store.newest_epoch().await?
+            && let Some(epoch) = payload::<Epoch>(&stored.envelope)
+        {
+            self.epochs.insert(stored.digest, epoch.clone());
+            self.newest_epoch = Some(epoch);
+        }
+        for id in self.hosts.keys() {
+            let known = self.declarations.get(id).map_or(0, |d| d.sequence);
+            if let Some(stored) = self.store.newest_declaration(*id).await?
+                && stored.number > known
+                && let Some(declaration) = payload::<Declaration>(&stored.envelope)
+            {
+                self.declarations.insert(*id, declaration);
+            }
+        }
+        Ok(())
+    }
+
+    async fn hosts_act(&mut self) -> Result<bool, Trouble> {
+        let now = self.now();
+        let serving = self.engine.is_some();
+        let heartbeat = self.health.roster().map_or(30, |tree| tree.fleet.heartbeat_secs);
+        let looks = std::mem::take(&mut self.links.said().looks);
+        let mut made = Vec::new();
+        for host in self.hosts.values_mut().filter(|host| host.powered) {
+            let hears = host.linked && serving;
+            let newest = self.declarations.get(&host.id).filter(|_| hears);
+            let epochs = self
+                .newest_epoch
+                .as_ref()
+                .filter(|_| hears)
+                .map(|e| (e, &self.epochs));
+            let news = host.act(now, newest, epochs);
+            if hears && news {
+                made.push(host.report(Cause::Change, now));
+            }
+            if serving && host.heartbeat_due(now, heartbeat) {
+                made.push(host.report(Cause::Heartbeat, now));
+            }
+        }
+        for (id, look) in looks {
+            if let Some(host) = self.hosts.get_mut(&id).filter(|host| host.reachable()) {
+                made.push(host.report(Cause::Look(look), now));
+            }
+        }
+        let any = !made.is_empty();
+        for together in made.chunks(TOGETHER) {
+            let stored = together.iter().map(|report| {
+                let envelope = format!("{} {}", report.node, report.counter);
+                self.reports
+                    .take(report.node, report.counter, envelope, report.clone())
+            });
+            futures_util::future::join_all(stored).await;
+        }
+        if any {
+            self.wake();
+        }
+        Ok(any)
+    }
+
+    /// Says the transitions that were not said yet.
+    async fn tell(&mut self, said: &mut Vec<String>) -> Result<(), Trouble> {
+        let mut deliveries = self.store.deliveries(20).await?;
+        deliveries.reverse();
+        for delivery in deliveries {
+            let told = self.told.entry(delivery.commit.to_string()).or_default();
+            if usize::try_from(delivery.transitions).unwrap_or(0) <= *told {
+                continue;
+            }
+            let transitions = self.store.transitions_of(&delivery.commit).await?;
+            let number = self.forge.number_of(&delivery.commit).unwrap_or(0);
+            for transition in transitions.iter().skip(*told) {
+                said.push(show::transition(number, &delivery, transition));
+            }
+            *told = transitions.len();
+        }
+        Ok(())
+    }
+
+    /// What is true at the end of every script: a further pass over the same world decides nothing.
+    pub(super) async fn rest(&mut self) -> Result<String, super::SimulationError> {
+        let Some(engine) = &mut self.engine else {
+            return Ok("at the end nobody serves".to_owned());
+        };
+        let counters = |snapshot: crate::pure::snapshot::Snapshot| {
+            let transitions: u32 = snapshot.deliveries.values().map(|d| d.transitions).sum();
+            (snapshot.counters, transitions)
+        };
+        let before = counters(self.store.snapshot().await?);
+        engine.pass().await;
+        let after = counters(self.store.snapshot().await?);
+        let looks = |counters: &crate::pure::snapshot::Counters| counters.look;
+        let same = before.1 == after.1
+            && (before.0.sequence, before.0.epoch, before.0.revision)
+                == (after.0.sequence, after.0.epoch, after.0.revision);
+        Ok(if same {
+            "at the end another pass gives no order and no transition".to_owned()
+        } else {
+            format!(
+                "AT THE END ANOTHER PASS STILL DECIDES: looks {} to {}, transitions {} to {}",
+                looks(&before.0),
+                looks(&after.0),
+                before.1,
+                after.1
+            )
+        })
+    }
+}
+
+fn payload<T: serde::de::DeserializeOwned>(envelope: &str) -> Option<T> {
+    let envelope = Envelope::read(envelope.as_bytes()).ok()?;
+    serde_json::from_slice(&envelope.payload).ok()
+}
+
+fn later(at: Timestamp, by: Duration) -> Timestamp {
+    let by = SignedDuration::try_from(by).unwrap_or(SignedDuration::from_secs(1));
+    at.checked_add(by).unwrap_or(at)
+}

@@ -1,0 +1,76 @@
+//! Rehearsals with their expected words (OP-11): each file of `scripts/` is played and compared with what stands below its
+//! line; `MESHPLAN_BLESS=1` writes that anew.
+#![expect(clippy::unwrap_used, reason = "a test says why by failing")]
+
+use std::path::{Path, PathBuf};
+
+use meshplan_reconciler::simulation::{self, EXPECTED};
+
+fn scripts() -> Vec<PathBuf> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts");
+    let mut found: Vec<PathBuf> = std::fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.extension().is_some_and(|e| e == "txt"))
+        .collect();
+    found.sort();
+    found
+}
+
+/// The script without what is expected, and that.
+fn split(text: &str) -> (&str, &str) {
+    let line = format!("{EXPECTED}\n");
+    text.split_once(line.as_str()).unwrap_or((text, ""))
+}
+
+async fn played(script: &str, path: &Path) -> String {
+    let mut out = Vec::new();
+    let ended = simulation::run(script, path.parent().unwrap(), &mut out).await;
+    let mut said = String::from_utf8(out).unwrap();
+    if let Err(error) = ended {
+        said.push_str(&format!("error: {error}\n"));
+    }
+    said
+}
+
+// holds: OP-11
+#[tokio::test(flavor = "multi_thread")]
+async fn every_script_says_what_it_said_when_somebody_last_read_it() {
+    let bless = std::env::var_os("MESHPLAN_BLESS").is_some();
+    let mut wrong = Vec::new();
+    let all = scripts();
+    assert!(all.len() > 3, "only {} scripts", all.len());
+    for path in all {
+        let text = std::fs::read_to_string(&path).unwrap();
+        let (script, expected) = split(&text);
+        let said = played(script, &path).await;
+        if bless {
+            std::fs::write(&path, format!("{}\n\n{EXPECTED}\n{said}", script.trim_end())).unwrap();
+        } else if said != expected {
+            let differ = said.lines().zip(expected.lines()).position(|(a, b)| a != b);
+            let at = differ.unwrap_or(said.lines().count().min(expected.lines().count()));
+            let line = |text: &str| text.lines().nth(at).unwrap_or("(nothing)").to_owned();
+            wrong.push(format!(
+                "{}: line {} says\n  {}\nand is to say\n  {}",
+                path.file_name().unwrap().display(),
+                at + 1,
+                line(&said),
+                line(expected)
+            ));
+        }
+    }
+    assert!(
+        wrong.is_empty(),
+        "{}\nMESHPLAN_BLESS=1 takes the new words; read them first",
+        wrong.join("\n")
+    );
+}
+
+// holds: OP-11
+#[tokio::test(flavor = "multi_thread")]
+async fn the_same_script_gives_the_same_words() {
+    let path = scripts().remove(0);
+    let text = std::fs::read_to_string(&path).unwrap();
+    let (script, _) = split(&text);
+    assert_eq!(played(script, &path).await, played(script, &path).await);
+}

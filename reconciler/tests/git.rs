@@ -7,5 +7,6 @@ mod git {
     pub(crate) mod notes;
     pub(crate) mod race;
     pub(crate) mod transport;
+    pub(crate) mod trees;
     pub(crate) mod world;
 }

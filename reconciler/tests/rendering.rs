@@ -73,7 +73,7 @@ impl Tree {
     }
 }
 
-// holds: FR-3
+// holds: FR-3, B21
 #[test]
 fn a_node_gets_the_bytes_of_the_blob() {
     for bytes in [
@@ -88,6 +88,13 @@ fn a_node_gets_the_bytes_of_the_blob() {
             bytes
         );
     }
+    // The digest that is ordered is that of the blob, line ends and mark included.
+    let digest = |bytes: &[u8]| {
+        let composed = Tree::new().with("modules/m/files/f", bytes).compose().unwrap();
+        composed.sources["m"]
+    };
+    assert_ne!(digest(b"echo\r\n"), digest(b"echo\n"));
+    assert_ne!(digest(b"\xef\xbb\xbfecho\n"), digest(b"echo\n"));
     let binary = Content::of(b"\xff\x00");
     assert!(matches!(binary, Content::Base64(_)));
 }
@@ -120,20 +127,117 @@ fn a_template_sees_node_fleet_settings_and_nodes() {
     );
 }
 
-// holds: FR-8
+/// What somebody may write into a value in the hope that it is read as something else.
+const HOSTILE: [&str; 12] = [
+    "{{ node.id }}",
+    "{{ secret('db') }}",
+    "{% include 'files/f' %}",
+    "{% raw %}",
+    "{# comment",
+    "}} {{ fleet.name }}",
+    "{% endfor %}{{ node.id }}",
+    "$(rm -rf /) `id` ; | & > < \\ \" ' *",
+    "one\nport = 1\n[more]\r\nx",
+    "<b>&amp;</b>",
+    "%s %n {} ${HOME}",
+    "\u{202e}\u{feff}caf\u{e9}",
+];
+
+// holds: FR-8, B58
 #[test]
-fn a_value_with_template_syntax_stays_data() {
-    for value in ["{{ node.id }}", "{% raw %}", "$(rm -rf /)", "a\\nport = 1", "<&>"] {
-        let written = format!("{FLEET}text = {:?}\n", value.replace("\\n", "\n"));
-        let tree = Tree::new().with("fleet.toml", &written);
-        let expected = value.replace("\\n", "\n");
-        assert_eq!(tree.rendered("{{ settings.text }}"), expected);
-        assert_eq!(
-            tree.rendered("{% for x in [settings.text] %}{{ x }}{% endfor %}"),
-            expected
+fn a_value_with_template_syntax_stays_data_wherever_it_is_put() {
+    for value in HOSTILE {
+        let quoted = toml::Value::from(value).to_string();
+        let record = |node: &str, label: &str| {
+            let record = String::from_utf8(Tree::new().0[node].clone()).unwrap();
+            format!("{record}\n[vars]\nlabel = {label}\nlabels = [{label}, {label}]\n")
+        };
+        let tree = Tree::new()
+            .with("fleet.toml", format!("{FLEET}text = {quoted}\n"))
+            .with("nodes/ace.toml", record("nodes/ace.toml", &quoted))
+            .with("nodes/bea.toml", record("nodes/bea.toml", "\"of bea\""))
+            .with("modules/m/files/f", "{{ never.rendered }}")
+            .with(
+                "modules/m/files/part.j2",
+                "{{ settings.text }}{{ node.vars.label }}",
+            )
+            .with("modules/m/files/one.j2", "{{ x }}")
+            .with("modules/m/files/base.j2", "{% block a %}{% endblock %}")
+            .with(
+                "modules/m/files/macro.j2",
+                "{% macro say(x) %}{{ x }}{% endmacro %}",
+            );
+        let twice = format!("{value}{value}");
+        for (template, expected) in [
+            ("{{ settings.text }}", value),
+            ("{{ node.vars.label }}", value),
+            ("{{ fleet.vars.text }}", value),
+            ("{% for x in [settings.text] %}{{ x }}{% endfor %}", value),
+            ("{% for x in node.vars.labels %}{{ x }}{% endfor %}", &twice),
+            ("{{ node.vars.labels | join('') }}", &twice),
+            (
+                "{% for n in nodes if n.name == 'ace' %}{{ n.vars.label }}{% endfor %}",
+                value,
+            ),
+            ("{% set x = settings.text %}{{ x }}", value),
+            ("{% set x %}{{ settings.text }}{% endset %}{{ x }}", value),
+            ("{{ settings.text ~ node.vars.label }}", &twice),
+            ("{% include 'files/part.j2' %}", &twice),
+            (
+                "{% for x in node.vars.labels %}{% include 'files/one.j2' %}{% endfor %}",
+                &twice,
+            ),
+            (
+                "{% extends 'files/base.j2' %}{% block a %}{{ settings.text }}{% endblock %}",
+                value,
+            ),
+            (
+                "{% from 'files/macro.j2' import say %}{{ say(settings.text) }}",
+                value,
+            ),
+        ] {
+            assert_eq!(tree.rendered(template), expected, "{template} with {value:?}");
+        }
+        // What stands on one node changes nothing on another.
+        let of_bea = tree.with("modules/m/files/t.j2", "{{ node.name }} {{ node.vars.label }}");
+        assert_eq!(of_bea.file("bea", "t"), b"bea of bea", "{value:?}");
+    }
+}
+
+// holds: FR-8, B58
+#[test]
+fn a_value_names_no_template_and_an_unknown_name_is_an_error_wherever_it_stands() {
+    let tree = Tree::new().with(
+        "fleet.toml",
+        format!("{FLEET}text = \"files/../../../etc/passwd\"\n"),
+    );
+    for template in [
+        "{% include settings.text %}",
+        "{{ settings.txet }}",
+        "{% for x in settings.texts %}{{ x }}{% endfor %}",
+        "{% for x in [1] %}{{ y }}{% endfor %}",
+        "{% include 'files/part.j2' %}",
+    ] {
+        let tree = Tree(tree.0.clone())
+            .with("modules/m/files/part.j2", "{{ nowhere }}")
+            .with("modules/m/files/t.j2", template);
+        let Err(TreeError::Findings(findings)) = tree.compose() else {
+            panic!("{template} was taken")
+        };
+        assert!(findings.iter().any(Finding::is_error), "{template}: {findings:?}");
+        assert!(
+            findings.iter().all(|f| f.file.starts_with("modules/m/")),
+            "{findings:?}"
         );
-        let part = Tree(tree.0).with("modules/m/files/part.j2", "{{ settings.text }}");
-        assert_eq!(part.rendered("{% include 'files/part.j2' %}"), expected);
+    }
+    // A template that asks for a secret by a value goes nowhere, and says so; nothing is looked up.
+    let asked = tree
+        .with("modules/m/files/t.j2", "{{ secret(settings.text) }}")
+        .compose()
+        .unwrap();
+    for node in asked.nodes.values() {
+        assert!(node.modules.is_empty(), "{node:?}");
+        assert_eq!(node.left_out.len(), 1);
     }
 }
 

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use meshplan_schemas::document::read::{self, Read};
-use meshplan_schemas::document::{NodeFile, published};
+use meshplan_schemas::document::{FleetFile, NodeFile, PlanFile, published};
 use meshplan_schemas::finding::{Finding, Source};
 use serde_json::Value;
 
@@ -25,7 +25,7 @@ fn findings(bytes: &[u8]) -> Vec<Finding> {
 const RECORD: &str =
     "id = \"0192f0c1-0000-7000-8000-000000000001\"\nroles = [\"web\"]\n[vars]\nsite = \"a\"\n";
 
-// holds: FR-1
+// holds: FR-1, B21
 #[test]
 fn a_byte_order_mark_and_windows_line_ends_are_accepted() {
     let windows = RECORD.replace('\n', "\r\n");
@@ -43,6 +43,74 @@ fn a_byte_order_mark_and_windows_line_ends_are_accepted() {
         (said[0].line, said[0].column, said[0].source.as_str()),
         (2, 1, "rolse = [\"web\"]")
     );
+}
+
+// holds: FR-1, B21
+#[test]
+fn a_plan_as_a_windows_editor_saves_it_is_taken_or_the_mark_is_named() {
+    let plan = "covers = [\"*\"]\n[[stage]]\nname = \"rest\"\nrest = true\n";
+    let windows = plan.replace('\n', "\r\n");
+    let utf16 = |text: &str, order: fn(u16) -> [u8; 2], mark: bool| -> Vec<u8> {
+        let mark = mark.then_some(0xfeff);
+        mark.into_iter()
+            .chain(text.encode_utf16())
+            .flat_map(order)
+            .collect()
+    };
+    let said = |bytes: &[u8]| findings_of::<PlanFile>(bytes);
+    for good in [
+        plan,
+        &windows,
+        &format!("\u{feff}{plan}"),
+        &format!("\u{feff}{windows}"),
+    ] {
+        assert_eq!(said(good.as_bytes()), [], "{good:?}");
+    }
+    for (bytes, part) in [
+        (utf16(plan, u16::to_le_bytes, true), "UTF-16"),
+        (utf16(&windows, u16::to_be_bytes, true), "UTF-16"),
+        // Without a mark it is text with zeroes in it.
+        (utf16(plan, u16::to_le_bytes, false), ""),
+        (
+            plan.replace("name", "\u{feff}name").into_bytes(),
+            "byte-order mark",
+        ),
+        (format!("\u{feff}\u{feff}{plan}").into_bytes(), "byte-order mark"),
+        (plan.replace('\n', "\r").into_bytes(), ""),
+    ] {
+        let findings = said(&bytes);
+        let words: String = findings.iter().map(|f| f.render(false)).collect();
+        assert!(
+            !findings.is_empty() && words.contains(part),
+            "{part:?} is not in {words}"
+        );
+    }
+    // In a text it is a character like any other, and stays.
+    assert_eq!(said(plan.replace("rest\"", "rest\" # \u{feff}").as_bytes()), []);
+}
+
+// holds: FR-1, B21
+#[test]
+fn a_table_written_twice_is_refused_in_every_mixture_of_forms() {
+    for text in [
+        "[config_mgmt]\nconfirm_secs = 1\n[config_mgmt]\napply_secs = 1\n",
+        "config_mgmt.confirm_secs = 1\n[config_mgmt]\napply_secs = 1\n",
+        "config_mgmt = { confirm_secs = 1 }\n[config_mgmt]\napply_secs = 1\n",
+        "config_mgmt = { confirm_secs = 1 }\nconfig_mgmt.apply_secs = 1\n",
+        "config_mgmt.confirm_secs = 1\nconfig_mgmt = { apply_secs = 1 }\n",
+        "config_mgmt = { confirm_secs = 1, confirm_secs = 2 }\n",
+        "[config_mgmt]\nconfirm_secs = 1\n\"confirm_secs\" = 1\n",
+        "[[components]]\nrepo = \"a/b\"\n[components]\nbranch = \"main\"\n",
+        "components = []\n[[components]]\nrepo = \"a/b\"\n",
+    ] {
+        let findings = findings_of::<FleetFile>(text.as_bytes());
+        assert!(
+            findings
+                .iter()
+                .any(|f| f.message.contains("duplicate key") || f.message.contains("extend")),
+            "{text:?}: {findings:?}"
+        );
+    }
 }
 
 #[test]

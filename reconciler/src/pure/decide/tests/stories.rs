@@ -325,7 +325,7 @@ fn a_walk_that_is_held_is_taken_back_first_when_a_newer_commit_does_not_cover_it
     }
 }
 
-// holds: DL-19
+// holds: DL-19, B26
 #[test]
 fn a_machine_that_is_away_holds_the_start_and_a_go_takes_it_out_of_the_gate() {
     let mut world = World::at_rest(3);

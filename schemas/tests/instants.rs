@@ -56,10 +56,6 @@ const AS_A_CHILD: &str = "MESHPLAN_TEST_PRINTS_INSTANTS";
 
 // holds: FR-13, B19
 #[test]
-#[expect(
-    clippy::print_stdout,
-    reason = "the same test, started in another zone, answers so"
-)]
 fn an_instant_with_an_offset_is_the_same_in_every_zone_in_january_and_in_july() {
     for (written, seconds) in INSTANTS {
         assert_eq!(instant(written), Ok(seconds), "{written}");

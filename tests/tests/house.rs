@@ -4,6 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
+use meshplan_schemas::document::published;
 use scenarios::house::arrows::{self, MANIFESTS, Manifest, refused_dependencies};
 use scenarios::house::documents::{self, STAND_IN};
 use scenarios::house::paths::used_paths;
@@ -348,4 +349,33 @@ fn commands_and_links_are_found_in_a_document() {
         .collect();
     assert_eq!(found, expected);
     assert_eq!(documents::links(&page), ["docs/x.md"]);
+}
+
+// --- fuzz targets --------------------------------------------------------------------------------------------------
+
+/// The targets that stand for no document.
+const OTHER_TARGETS: [(&str, &str); 2] = [
+    ("template", "templates::body(bytes)"),
+    ("tree", "trees::body(bytes)"),
+];
+
+// holds: FR-2
+#[test]
+fn every_published_document_has_a_fuzz_target_that_calls_the_tested_body() {
+    let fuzz = workspace().join("fuzz");
+    let manifest = fs::read_to_string(fuzz.join("Cargo.toml")).expect("the fuzz crate is there");
+    let manifest: toml::Table = manifest.parse().expect("a manifest is TOML");
+    let bins = manifest["bin"].as_array().expect("the targets are programs");
+    let documents = published::NAMES.map(|name| (name, format!("documents::body(\"{name}\", bytes)")));
+    let others = OTHER_TARGETS.map(|(name, call)| (name, call.to_owned()));
+    let expected: Vec<(&str, String)> = documents.into_iter().chain(others).collect();
+    for (name, call) in &expected {
+        let path = format!("fuzz_targets/{name}.rs");
+        let text = fs::read_to_string(fuzz.join(&path)).unwrap_or_default();
+        assert!(text.contains(call), "fuzz/{path} does not call {call}");
+        let bin = bins.iter().find(|bin| bin["name"].as_str() == Some(name));
+        let at = bin.and_then(|bin| bin["path"].as_str());
+        assert_eq!(at, Some(path.as_str()), "fuzz/Cargo.toml does not build {path}");
+    }
+    assert_eq!(bins.len(), expected.len(), "a target without a document");
 }

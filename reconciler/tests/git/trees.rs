@@ -35,6 +35,9 @@ fn module(name: &str) -> String {
     )
 }
 
+/// What the reconciler makes of a commit, or why nothing.
+type Read = Result<Arc<Composed>, String>;
+
 /// A fleet of one node and two modules, read commit by commit as the reconciler reads it.
 struct Fleet {
     world: World,
@@ -130,14 +133,14 @@ impl Fleet {
     }
 
     /// What the reconciler makes of the next commit.
-    fn composed(&mut self) -> Result<Arc<Composed>, String> {
+    fn composed(&mut self) -> Read {
         let commit = self.commit();
         let (tree, _) = self.read(&commit);
         tree
     }
 
     /// The same, with the paths that were read where a change was found by itself.
-    fn read(&mut self, commit: &CommitId) -> (Result<Arc<Composed>, String>, Option<Vec<Vec<u8>>>) {
+    fn read(&mut self, commit: &CommitId) -> (Read, Option<Vec<Vec<u8>>>) {
         let entries = self.reader.read(&mut self.mirror, commit).unwrap();
         let changed = match &entries {
             Entries::Changed(entries) => Some(entries.iter().map(|e| e.path.clone()).collect()),

@@ -1,0 +1,9 @@
+//! Any bytes as a document of the kind `rotations`.
+#![no_main]
+
+#[path = "../bodies/documents.rs"]
+mod documents;
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
+    documents::body("rotations", bytes);
+});

@@ -104,6 +104,15 @@ pub enum Command {
 }
 
 impl Cli {
+    /// What is logged when nobody says: a rehearsal prints what happens, and logs no second time.
+    #[must_use]
+    pub fn log_level(&self) -> &'static str {
+        match self.command {
+            Command::Simulate(_) => "off",
+            _ => "info",
+        }
+    }
+
     /// Carries out the command.
     ///
     /// # Errors

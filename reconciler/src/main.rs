@@ -24,7 +24,7 @@ fn main() -> ExitCode {
         .with_ansi(std::io::stderr().is_terminal())
         .with_env_filter(
             tracing_subscriber::EnvFilter::try_from_env("MESHPLAN_LOG")
-                .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info")),
+                .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(cli.log_level())),
         )
         .init();
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {

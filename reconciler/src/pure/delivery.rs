@@ -52,6 +52,9 @@ pub struct Delivery {
     /// Modules that a node should have and gets nothing of by this delivery, and why (FR-8).
     #[serde(default)]
     pub left_out: BTreeMap<NodeId, Vec<LeftOut>>,
+    /// The plan that covers it, none for the built-in one; known once it is diffed.
+    #[serde(default)]
+    pub plan: Option<PlanName>,
     /// The walk, once it has begun.
     #[serde(default)]
     pub walk: Option<Walk>,

@@ -319,7 +319,7 @@ impl World {
 
     fn each(&mut self, which: &Which, act: impl Fn(&mut Host)) -> Result<(), Trouble> {
         match which {
-            Which::Every(n) => self.hosts.values_mut().step_by(*n).for_each(act),
+            Which::Every(n) => self.hosts.values_mut().skip(n - 1).step_by(*n).for_each(act),
             Which::Named(names) => {
                 for name in names {
                     let host = self.hosts.values_mut().find(|host| host.name.as_str() == name);

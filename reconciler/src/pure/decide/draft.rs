@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use meshplan_schemas::digest::{Digest, canonical};
 use meshplan_schemas::ident::{CommitId, ModuleName, NodeId};
 use meshplan_schemas::lifecycle::delivery::{Code, State};
@@ -178,6 +178,17 @@ impl<'a> Draft<'a> {
     /// When the first two report intervals of this reconciler are over (RO-8).
     pub(super) fn calm_until(&self, heartbeat_secs: u32) -> Timestamp {
         super::after_secs(self.known.serving_since, heartbeat_secs.saturating_mul(2))
+    }
+
+    /// A deadline as it counts now. One that was set before this reconciler could hear its hosts, or by a clock that was
+    /// set back since, counts from when it could: who could not be heard is not silent (RO-8).
+    pub(super) fn anchored(&self, deadline: Timestamp, within_secs: u32) -> Timestamp {
+        let since = self.known.serving_since;
+        let begun = deadline.checked_sub(SignedDuration::from_secs(i64::from(within_secs)));
+        match begun {
+            Ok(begun) if (since..=self.known.now).contains(&begun) => deadline,
+            _ => super::after_secs(since, within_secs),
+        }
     }
 
     /// The act; the journal's blocks follow once its orders are signed ([`crate::pure::journal`]).

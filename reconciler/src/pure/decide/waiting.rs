@@ -57,6 +57,7 @@ pub(super) fn announce(draft: &mut Draft<'_>) -> Result<(), DecideError> {
             legs: Vec::new(),
             skipped: BTreeMap::new(),
             left_out: BTreeMap::new(),
+            plan: None,
             walk: None,
             again: false,
             allows_removals: new.allows_removals.clone(),
@@ -209,6 +210,7 @@ fn judge_newest(draft: &mut Draft<'_>, delivery: &mut Delivery) -> Result<(), De
         return Ok(());
     }
     let plan = plan_for(&tree, &diff.legs);
+    delivery.plan = plan.map(|plan| plan.name.clone());
     let held = hold(draft, delivery, &tree, plan, &diff);
     match (delivery.state, held) {
         (State::Held, Some(_)) => return Ok(()),

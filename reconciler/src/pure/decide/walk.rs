@@ -196,11 +196,13 @@ fn look_at_stage(
     deadline: Timestamp,
 ) -> Result<bool, DecideError> {
     let calm = draft.calm_until(tree.fleet.heartbeat_secs);
-    // Nobody is judged silent in the first two report intervals of a reconciler (RO-8).
-    let deadline = deadline.max(calm);
-    let Some(current) = delivery.walk.as_ref().map(|w| w.current) else {
+    let Some(walk) = delivery.walk.as_ref() else {
         return Ok(false);
     };
+    let current = walk.current;
+    let within = walk.stages.get(current).map_or(0, |stage| stage.within_secs);
+    // Nobody is judged silent in the first two report intervals of a reconciler (RO-8).
+    let deadline = draft.anchored(deadline, within).max(calm);
     let ids: Vec<NodeId> = open_machines(delivery, current);
     let shut = windows::shut(draft, tree, ids.iter().copied());
     for id in &ids {
@@ -294,7 +296,8 @@ fn look_at(
         Some(Seen::Healthy) if machine.healthy >= times => {
             let over = machine
                 .healthy_since
-                .map_or(SignedDuration::ZERO, |since| now.duration_since(since));
+                .map_or(SignedDuration::ZERO, |since| now.duration_since(since))
+                .max(SignedDuration::ZERO);
             let reason = match machine.healthy {
                 1 => "healthy once".to_owned(),
                 n => format!("healthy {n} times over {}", in_words(over)),
@@ -365,7 +368,9 @@ fn at_deadline(machine: &MachineRun) -> Verdict {
 /// Asks for a look when the last one is long enough ago; when the next is due.
 fn ask_in_turn(draft: &mut Draft<'_>, machine: &mut MachineRun, id: NodeId, every_secs: u32) -> Timestamp {
     let now = draft.now();
-    let due = machine.asked.map_or(now, |(_, at)| after_secs(at, every_secs));
+    // One that was asked in the future was asked by a clock that was set back since.
+    let asked = machine.asked.filter(|(_, at)| *at <= now);
+    let due = asked.map_or(now, |(_, at)| after_secs(at, every_secs));
     if due > now {
         return due;
     }
@@ -485,11 +490,13 @@ fn regard(
     tree: &Arc<Composed>,
     deadline: Timestamp,
 ) -> Result<bool, DecideError> {
-    let deadline = deadline.max(draft.calm_until(tree.fleet.heartbeat_secs));
+    let calm = draft.calm_until(tree.fleet.heartbeat_secs);
     let now = draft.now();
     let Some(walk) = delivery.walk.as_mut() else {
         return Ok(false);
     };
+    let within = walk.stages.get(walk.current).map_or(0, |stage| stage.within_secs);
+    let deadline = draft.anchored(deadline, within).max(calm);
     let mut waiting = None;
     for stage in &mut walk.stages[..=walk.current] {
         let every = stage.every_secs;

@@ -31,11 +31,12 @@ pub struct Why {
 pub fn why(delivery: &Delivery, in_the_way: Option<&Delivery>, now: Timestamp) -> Why {
     let name = &delivery.name;
     let command = |verb: &str| Some(format!("meshplan deliveries {verb} {}", delivery.commit.short()));
-    let plan = delivery.walk.as_ref().and_then(|w| w.plan.as_ref());
-    let rule = plan.map_or_else(
-        || "the built-in plan: one machine, then the rest".to_owned(),
-        |p| format!("plans/{p}.toml"),
-    );
+    let walked = delivery.walk.as_ref().map(|walk| &walk.plan);
+    let rule = match walked.unwrap_or(&delivery.plan) {
+        Some(plan) => format!("plans/{plan}.toml"),
+        None if delivery.code == Code::Invalid => "the documents of a tree fit each other (FR-1)".to_owned(),
+        None => "the built-in plan: one machine, then the rest".to_owned(),
+    };
     let mut why = Why {
         waits_for: String::new(),
         rule,
@@ -60,7 +61,10 @@ pub fn why(delivery: &Delivery, in_the_way: Option<&Delivery>, now: Timestamp) -
                 _ => format!("a person: {}", delivery.reason),
             };
             why.rule = format!("{} ({})", why.rule, delivery.code);
-            why.next = "go, retry, withdraw, or a newer commit".to_owned();
+            why.next = match delivery.code {
+                Code::Absent | Code::Window => "it begins by itself then, or with a go now".to_owned(),
+                _ => "go, retry, withdraw, or a newer commit".to_owned(),
+            };
             why.command = command(if delivery.code == Code::KnownBad {
                 "go --again"
             } else {
@@ -92,8 +96,14 @@ pub fn why(delivery: &Delivery, in_the_way: Option<&Delivery>, now: Timestamp) -
                 "nothing: {final_state} since {} ({}{because})",
                 delivery.since, delivery.reason
             );
-            why.next = "nothing".to_owned();
-            why.command = matches!(final_state, State::RolledBack | State::Failed)
+            let mends = delivery.code == Code::Invalid;
+            why.next = if mends {
+                "a commit that mends it"
+            } else {
+                "nothing"
+            }
+            .to_owned();
+            why.command = (matches!(final_state, State::RolledBack | State::Failed) && !mends)
                 .then(|| command("go --again"))
                 .flatten();
         }

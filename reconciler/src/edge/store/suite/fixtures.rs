@@ -61,6 +61,7 @@ pub(super) fn delivery(n: u8, state: State) -> Delivery {
         walk: None,
         again: false,
         allows_removals: None,
+        plan: None,
         person_hold: false,
         inherited: None,
     }

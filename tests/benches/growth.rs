@@ -55,6 +55,8 @@ const COUNTED: [usize; 2] = [1_000, 2_000];
 const ONCE: &str = "--once";
 /// Instead of a commit: the mirror is opened and nothing composed.
 const NOTHING: &str = "nothing";
+/// Behind the commit: it is read from git and nothing made of it.
+const READ: &str = "read";
 
 /// What is measured: its name, its unit, and the exponent that it should have; none where nobody has said one.
 const LINES: [(&str, &str, Option<f64>); 9] = [
@@ -78,7 +80,8 @@ fn main() -> Result<()> {
     if let Some(at) = arguments.iter().position(|a| a == ONCE) {
         let mirror = arguments.get(at + 1).context("the mirror's folder")?;
         let commit = arguments.get(at + 2).context("the commit")?;
-        return once(Path::new(mirror), commit);
+        let read_alone = arguments.get(at + 3).is_some_and(|word| word == READ);
+        return once(Path::new(mirror), commit, read_alone);
     }
     let mut sizes = vec![100, 1_000, 10_000, 30_000];
     if arguments.iter().any(|a| a == "--large") {
@@ -214,16 +217,21 @@ impl Ground {
     }
 
     fn peak_mib(&self) -> Result<f64> {
-        let with = self.once(&mut Command::new(std::env::current_exe()?), self.first.as_str())?;
-        let without = self.once(&mut Command::new(std::env::current_exe()?), NOTHING)?;
+        let with = self.once(
+            &mut Command::new(std::env::current_exe()?),
+            self.first.as_str(),
+            None,
+        )?;
+        let without = self.once(&mut Command::new(std::env::current_exe()?), NOTHING, None)?;
         let kib: u64 = with.0.trim().parse()?;
         let base: u64 = without.0.trim().parse()?;
         Ok(f64::from(u32::try_from(kib.saturating_sub(base))?) / 1024.0)
     }
 
     /// Runs this program, or another that runs it, to compose once; what it says and what it complains of.
-    fn once(&self, program: &mut Command, commit: &str) -> Result<(String, String)> {
-        let output = program.arg(ONCE).arg(&self.mirror).arg(commit).output()?;
+    fn once(&self, program: &mut Command, commit: &str, only: Option<&str>) -> Result<(String, String)> {
+        let program = program.arg(ONCE).arg(&self.mirror).arg(commit).args(only);
+        let output = program.output()?;
         let errors = String::from_utf8(output.stderr)?;
         ensure!(output.status.success(), "{errors}");
         Ok((String::from_utf8(output.stdout)?, errors))
@@ -254,11 +262,15 @@ fn composed(tree: Tree) -> Result<Arc<Composed>> {
     }
 }
 
-fn once(mirror: &Path, commit: &str) -> Result<()> {
+fn once(mirror: &Path, commit: &str, read_alone: bool) -> Result<()> {
     let mut mirror = open(mirror)?;
     let mut reader = TreeReader::new(Expected::default());
     let kept = match commit {
         NOTHING => None,
+        commit if read_alone => {
+            drop(reader.read(&mut mirror, &commit.parse()?)?);
+            None
+        }
         commit => Some(read(&mut mirror, &mut reader, &commit.parse()?)?),
     };
     println!("{}", proc_number(std::process::id(), "status", "VmHWM")?);
@@ -276,7 +288,7 @@ fn report(node: NodeId, counter: u64) -> Result<Report> {
     Ok(serde_json::from_value(json!({
         "schema": 1, "fleet": "generated", "era": 0, "issued_at": 1_790_000_000, "node": node, "counter": counter,
         "boot_id": "boot", "instance": format!("instance-{counter}"), "started_at": 1_790_000_000, "host_version": "0.1.0",
-        "cause": "start", "witness": 1, "marks": {},
+        "cause": "start", "witness": 1, "marks": { "era": 0 },
     }))?)
 }
 
@@ -363,23 +375,28 @@ fn instructions() -> Result<()> {
     for nodes in COUNTED {
         let folder = tempfile::tempdir()?;
         let ground = Ground::new(folder.path(), nodes)?;
-        let mut callgrind = Command::new("valgrind");
-        callgrind
-            .args(["--tool=callgrind", "--callgrind-out-file=/dev/null"])
-            .arg(std::env::current_exe()?);
-        let (_, said) = ground.once(&mut callgrind, ground.first.as_str())?;
-        let collected = said
-            .lines()
-            .find_map(|line| line.split_once("Collected : ")?.1.trim().parse().ok());
-        counts.push(collected.with_context(|| format!("callgrind counts no instructions: {said}"))?);
+        counts.push([counted(&ground, None)?, counted(&ground, Some(READ))?]);
     }
-    let [few, many]: [u64; 2] = counts.try_into().ok().context("two counts")?;
+    let [few, many]: [[u64; 2]; 2] = counts.try_into().ok().context("two counts")?;
     let more = u64::try_from(COUNTED[1] - COUNTED[0])?;
+    let [all, reading] = [0, 1].map(|at: usize| many[at].saturating_sub(few[at]) / more);
     println!(
-        "instructions a node, composed from git objects: {} ({few} at {}, {many} at {}); floor 150000, goal 60000",
-        many.saturating_sub(few) / more,
-        COUNTED[0],
-        COUNTED[1]
+        "instructions a node, composed from git objects: {all}, of them {reading} reading; floor 150000, goal 60000 \
+         ({} at {}, {} at {})",
+        few[0], COUNTED[0], many[0], COUNTED[1]
     );
     Ok(())
+}
+
+/// The instructions of a process that composes once, or only reads.
+fn counted(ground: &Ground, only: Option<&str>) -> Result<u64> {
+    let mut callgrind = Command::new("valgrind");
+    callgrind
+        .args(["--tool=callgrind", "--callgrind-out-file=/dev/null"])
+        .arg(std::env::current_exe()?);
+    let (_, said) = ground.once(&mut callgrind, ground.first.as_str(), only)?;
+    let collected = said
+        .lines()
+        .find_map(|line| line.split_once("Collected : ")?.1.trim().parse().ok());
+    collected.with_context(|| format!("callgrind counts no instructions: {said}"))
 }

@@ -40,6 +40,8 @@ use crate::pure::source_tree::SourceTree;
 const BEGINS: &str = "2026-11-30T08:00:00Z";
 /// How often everybody may act at one instant before something goes round in circles.
 const ROUNDS: usize = 500;
+/// Between the heartbeats of a simulated host at rest, where the fleet does not want fewer.
+const QUIET_SECS: u32 = 300;
 /// Reports that are stored together.
 const TOGETHER: usize = 500;
 
@@ -423,7 +425,11 @@ impl World {
     async fn hosts_act(&mut self) -> Result<bool, Trouble> {
         let now = self.now();
         let serving = self.engine.is_some();
-        let heartbeat = self.health.roster().map_or(30, |tree| tree.fleet.heartbeat_secs);
+        // Who has nothing to do says so less often, as often as keeps it present: a night is to pass in a moment.
+        let heartbeat = self.health.roster().map_or(30, |tree| {
+            let fleet = &tree.fleet;
+            fleet.heartbeat_secs.max(QUIET_SECS.min(fleet.present_secs / 3))
+        });
         let looks = std::mem::take(&mut self.links.said().looks);
         let mut made = Vec::new();
         for host in self.hosts.values_mut().filter(|host| host.powered) {

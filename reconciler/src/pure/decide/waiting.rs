@@ -3,14 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use jiff::Timestamp;
 use meshplan_schemas::document::PlanDoc;
 use meshplan_schemas::document::plan::{Absent, Check};
-use meshplan_schemas::ident::{CommitId, DeliveryName, NodeId, NodeName};
+use meshplan_schemas::ident::{CommitId, DeliveryName, NodeId};
 use meshplan_schemas::lifecycle::delivery::{Code, State};
 
 use super::draft::Draft;
-use super::{DecideError, Tree, after_secs, orders, walk, windows};
+use super::{DecideError, Tree, orders, walk, windows};
 use crate::pure::compose::Composed;
 use crate::pure::compose::former::Former;
 use crate::pure::delivery::{Delivery, Inherited, Transition};
@@ -19,6 +18,7 @@ use crate::pure::scope::Scope;
 
 use plan::{gate_facts, new_walk, plan_for};
 
+mod away;
 mod former_checks;
 pub(super) mod plan;
 mod removals;
@@ -442,26 +442,8 @@ fn hold(
     let bounds = bounds(draft, delivery, plan);
     former_checks::hold(draft, tree)
         .or_else(|| removals::hold(draft, delivery, tree, &bounds))
-        .or_else(|| window_hold(draft, tree, plan, &bounds))
-        .or_else(|| away_hold(draft, delivery, tree, plan))
-}
-
-/// A stage opens in its plan's window only: until the first may, the delivery is held, and opens by itself (DL-17).
-fn window_hold(
-    draft: &mut Draft<'_>,
-    tree: &Composed,
-    plan: Option<&PlanDoc>,
-    bounds: &[Option<PlanDoc>],
-) -> Option<(Code, String)> {
-    let windows = windows::of_plans(bounds);
-    let walk = new_walk(tree, plan, windows, BTreeSet::new(), None);
-    let opens = windows::stage_waits(&walk, draft.now())?;
-    draft.due(opens);
-    let stage = walk.stages.first().map_or("", |stage| stage.name.as_str());
-    let reason = format!(
-        "the window of the plan is shut, or too short by now, for the stage {stage}; next at {opens}"
-    );
-    Some((Code::Window, reason))
+        .or_else(|| away::shut_window(draft, tree, plan, &bounds))
+        .or_else(|| away::hold(draft, delivery, tree, plan))
 }
 
 /// The plans that bound what a delivery may do: that of its tree, and that of the tree whose gate was last accepted, the
@@ -471,82 +453,6 @@ fn bounds(draft: &Draft<'_>, delivery: &Delivery, plan: Option<&PlanDoc>) -> Vec
     let before = accepted.and_then(|accepted| draft.tree(&accepted.commit));
     let before = before.map(|before| plan_for(&before, &delivery.legs).cloned());
     before.into_iter().chain([plan.cloned()]).collect()
-}
-
-fn away_hold(
-    draft: &mut Draft<'_>,
-    delivery: &Delivery,
-    tree: &Composed,
-    plan: Option<&PlanDoc>,
-) -> Option<(Code, String)> {
-    if plan.is_some_and(|p| p.absent != Absent::Hold) {
-        return None;
-    }
-    let away = away(draft, delivery, tree);
-    let mut unheard: Vec<&str> = Vec::new();
-    let mut shut: BTreeMap<Timestamp, Vec<&str>> = BTreeMap::new();
-    for (name, why) in away.values() {
-        match why {
-            Away::Unheard => unheard.push(name.as_str()),
-            Away::Shut { opens } => shut.entry(*opens).or_default().push(name.as_str()),
-        }
-    }
-    if let Some(opens) = shut.keys().next() {
-        draft.due(*opens);
-    }
-    let code = match (unheard.is_empty(), shut.is_empty()) {
-        (true, true) => return None,
-        (true, false) => Code::Window,
-        (false, _) => Code::Absent,
-    };
-    let unheard = (!unheard.is_empty()).then(|| {
-        format!(
-            "not heard from in {} s: {}",
-            tree.fleet.present_secs,
-            unheard.join(", ")
-        )
-    });
-    let shut = shut.iter().map(|(opens, names)| {
-        format!(
-            "their own maintenance window is shut until {opens}: {}",
-            names.join(", ")
-        )
-    });
-    Some((
-        code,
-        unheard.into_iter().chain(shut).collect::<Vec<_>>().join("; "),
-    ))
-}
-
-/// Why a machine cannot begin now.
-enum Away {
-    /// It was heard from once, and not lately (DL-19).
-    Unheard,
-    /// Its own maintenance window is shut: it counts as absent until it opens (DL-17).
-    Shut {
-        /// When it opens.
-        opens: Timestamp,
-    },
-}
-
-/// The machines that the delivery changes and that cannot begin now.
-fn away(draft: &mut Draft<'_>, delivery: &Delivery, tree: &Composed) -> BTreeMap<NodeId, (NodeName, Away)> {
-    let changed = walk::changed(delivery);
-    let shut = windows::shut(draft, tree, changed.iter().copied());
-    let mut out = BTreeMap::new();
-    for id in changed {
-        let Some(state) = draft.known.snapshot.nodes.get(&id) else {
-            continue;
-        };
-        let Some(node) = tree.nodes.get(&id) else { continue };
-        let Some(heard) = state.heard_at else { continue };
-        if !state.connected && after_secs(heard, tree.fleet.present_secs) <= draft.now() {
-            out.insert(id, (node.name.clone(), Away::Unheard));
-        } else if let Some(opens) = shut.get(&id) {
-            out.insert(id, (node.name.clone(), Away::Shut { opens: *opens }));
-        }
-    }
-    out
 }
 
 fn opens_by_itself(code: Code) -> bool {
@@ -586,7 +492,7 @@ pub(super) fn begin_on_word(
     }
     // Before the first report intervals are over nobody can be told to be away.
     let may_judge = draft.may_judge(tree.fleet.heartbeat_secs);
-    let excused = away(draft, delivery, &tree)
+    let excused = away::away(draft, delivery, &tree)
         .into_keys()
         .filter(|_| may_judge)
         .collect();
@@ -628,7 +534,7 @@ fn begin(
 ) -> Result<(), DecideError> {
     let mut excused = BTreeSet::new();
     if plan.is_some_and(|p| p.absent == Absent::Skip) {
-        excused.extend(away(draft, delivery, tree).into_keys());
+        excused.extend(away::away(draft, delivery, tree).into_keys());
     }
     let going = removals::fact(draft, delivery, tree);
     let windows = windows::of_plans(&bounds(draft, delivery, plan));

@@ -389,16 +389,32 @@ fn a_node_that_was_never_heard_from_is_in_no_gate_and_gets_what_is_proven() {
 
 // holds: RO-8
 #[test]
-fn nobody_is_judged_silent_in_the_first_two_report_intervals_of_a_reconciler() {
+fn the_time_of_a_stage_counts_from_when_its_reconciler_could_hear() {
     let mut world = World::at_rest(3);
     let commit = world.merge(tree(3, "one", &[("web", "two")]));
     world.switch_off(1);
-    world.run(58);
+    world.run(50);
+    // It starts again: nobody listened before, so nobody was silent.
     world.serving_since = world.now;
-    world.run(9);
+    world.run(58);
     assert_eq!(world.state(&commit), State::Delivering);
-    world.run(2);
+    world.run(4);
     assert_eq!(world.state(&commit), State::RollingBack);
+}
+
+// holds: RO-8
+#[test]
+fn a_clock_that_is_set_back_or_forward_calls_nobody_silent_and_stops_no_look() {
+    for jump in [3600, -3600] {
+        let mut world = World::at_rest(3);
+        let commit = world.merge(tree(3, "one", &[("web", "two")]));
+        world.run(3);
+        world.now = world.now + jiff::SignedDuration::from_secs(jump);
+        world.serving_since = world.now;
+        world.report_all();
+        world.run(100);
+        assert_eq!(world.state(&commit), State::Delivered, "after {jump} s");
+    }
 }
 
 // holds: DL-13

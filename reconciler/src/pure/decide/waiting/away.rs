@@ -1,0 +1,115 @@
+//! Who or what cannot begin now: machines that were not heard from, machines whose own window is shut, a plan whose window is
+//! (DL-17, DL-19).
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use jiff::Timestamp;
+use meshplan_schemas::document::PlanDoc;
+use meshplan_schemas::document::plan::Absent;
+use meshplan_schemas::ident::{NodeId, NodeName};
+use meshplan_schemas::lifecycle::delivery::Code;
+
+use super::plan::new_walk;
+use crate::pure::compose::Composed;
+use crate::pure::decide::draft::Draft;
+use crate::pure::decide::{after_secs, walk, windows};
+use crate::pure::delivery::Delivery;
+
+/// A stage opens in its plan's window only: until the first may, the delivery is held, and opens by itself (DL-17).
+pub(super) fn shut_window(
+    draft: &mut Draft<'_>,
+    tree: &Composed,
+    plan: Option<&PlanDoc>,
+    bounds: &[Option<PlanDoc>],
+) -> Option<(Code, String)> {
+    let windows = windows::of_plans(bounds);
+    let walk = new_walk(tree, plan, windows, BTreeSet::new(), None);
+    let opens = windows::stage_waits(&walk, draft.now())?;
+    draft.due(opens);
+    let stage = walk.stages.first().map_or("", |stage| stage.name.as_str());
+    let reason = format!(
+        "the window of the plan is shut, or too short by now, for the stage {stage}; next at {opens}"
+    );
+    Some((Code::Window, reason))
+}
+
+/// What holds it for machines that cannot begin, where its plan waits for them.
+pub(super) fn hold(
+    draft: &mut Draft<'_>,
+    delivery: &Delivery,
+    tree: &Composed,
+    plan: Option<&PlanDoc>,
+) -> Option<(Code, String)> {
+    if plan.is_some_and(|p| p.absent != Absent::Hold) {
+        return None;
+    }
+    let away = away(draft, delivery, tree);
+    let mut unheard: Vec<&str> = Vec::new();
+    let mut shut: BTreeMap<Timestamp, Vec<&str>> = BTreeMap::new();
+    for (name, why) in away.values() {
+        match why {
+            Away::Unheard => unheard.push(name.as_str()),
+            Away::Shut { opens } => shut.entry(*opens).or_default().push(name.as_str()),
+        }
+    }
+    if let Some(opens) = shut.keys().next() {
+        draft.due(*opens);
+    }
+    let code = match (unheard.is_empty(), shut.is_empty()) {
+        (true, true) => return None,
+        (true, false) => Code::Window,
+        (false, _) => Code::Absent,
+    };
+    let unheard = (!unheard.is_empty()).then(|| {
+        format!(
+            "not heard from in {} s: {}",
+            tree.fleet.present_secs,
+            unheard.join(", ")
+        )
+    });
+    let shut = shut.iter().map(|(opens, names)| {
+        format!(
+            "their own maintenance window is shut until {opens}: {}",
+            names.join(", ")
+        )
+    });
+    Some((
+        code,
+        unheard.into_iter().chain(shut).collect::<Vec<_>>().join("; "),
+    ))
+}
+
+/// Why a machine cannot begin now.
+pub(super) enum Away {
+    /// It was heard from once, and not lately (DL-19).
+    Unheard,
+    /// Its own maintenance window is shut: it counts as absent until it opens (DL-17).
+    Shut {
+        /// When it opens.
+        opens: Timestamp,
+    },
+}
+
+/// The machines that the delivery changes and that cannot begin now.
+pub(super) fn away(
+    draft: &mut Draft<'_>,
+    delivery: &Delivery,
+    tree: &Composed,
+) -> BTreeMap<NodeId, (NodeName, Away)> {
+    let changed = walk::changed(delivery);
+    let shut = windows::shut(draft, tree, changed.iter().copied());
+    let mut out = BTreeMap::new();
+    for id in changed {
+        let Some(state) = draft.known.snapshot.nodes.get(&id) else {
+            continue;
+        };
+        let Some(node) = tree.nodes.get(&id) else { continue };
+        let Some(heard) = state.heard_at else { continue };
+        if !state.connected && after_secs(heard, tree.fleet.present_secs) <= draft.now() {
+            out.insert(id, (node.name.clone(), Away::Unheard));
+        } else if let Some(opens) = shut.get(&id) {
+            out.insert(id, (node.name.clone(), Away::Shut { opens: *opens }));
+        }
+    }
+    out
+}

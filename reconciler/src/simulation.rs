@@ -52,23 +52,33 @@ pub enum SimulationError {
     Write(#[from] std::io::Error),
 }
 
+/// How a script was played.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Played {
+    /// How often a pass died in the middle and the reconciler was started anew: only where a test's failpoint says so.
+    pub died: u32,
+}
+
 /// Plays a script; folders that it names are below `base`. What happens goes to `out`, line by line.
 ///
 /// # Errors
 /// [`SimulationError`]; everything before it was written.
-pub async fn run(text: &str, base: &Path, out: &mut (dyn Write + Send)) -> Result<(), SimulationError> {
+pub async fn run(text: &str, base: &Path, out: &mut (dyn Write + Send)) -> Result<Played, SimulationError> {
+    let failed = |line, trouble| match trouble {
+        world::Trouble::Step(why) => SimulationError::Step { line, why },
+        world::Trouble::Store(error) => SimulationError::Store(error),
+    };
     let script = Script::read(text)?;
     let mut world = World::new().await?;
     for step in &script.steps {
         writeln!(out, "> {}", step.text)?;
-        let said = world.play(step, base).await.map_err(|error| match error {
-            world::Trouble::Step(why) => SimulationError::Step { line: step.line, why },
-            world::Trouble::Store(error) => SimulationError::Store(error),
-        })?;
+        let played = world.play(step, base).await;
+        let said = played.map_err(|trouble| failed(step.line, trouble))?;
         for line in said {
             writeln!(out, "{line}")?;
         }
     }
-    writeln!(out, "{}", world.rest().await?)?;
-    Ok(())
+    let rest = world.rest().await.map_err(|trouble| failed(0, trouble))?;
+    writeln!(out, "{rest}")?;
+    Ok(Played { died: world.died })
 }

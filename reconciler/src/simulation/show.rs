@@ -32,7 +32,7 @@ pub(super) fn transition(number: usize, delivery: &Delivery, transition: &Transi
 async fn delivery(world: &World, number: usize) -> Result<Delivery, Trouble> {
     let commit = world.forge.numbered(number);
     let found = match commit {
-        Some(commit) => world.store.delivery(&commit.id).await?,
+        Some(commit) => world.store()?.delivery(&commit.id).await?,
         None => None,
     };
     found.ok_or_else(|| Trouble::Step(format!("there is no delivery {number}")))
@@ -41,7 +41,7 @@ async fn delivery(world: &World, number: usize) -> Result<Delivery, Trouble> {
 pub(super) async fn show(world: &World, what: &Show) -> Result<Vec<String>, Trouble> {
     match what {
         Show::Deliveries => {
-            let mut deliveries = world.store.deliveries(50).await?;
+            let mut deliveries = world.store()?.deliveries(50).await?;
             deliveries.reverse();
             Ok(deliveries
                 .iter()
@@ -60,7 +60,7 @@ pub(super) async fn show(world: &World, what: &Show) -> Result<Vec<String>, Trou
         }
         Show::Delivery(number) => {
             let found = delivery(world, *number).await?;
-            let transitions = world.store.transitions_of(&found.commit).await?;
+            let transitions = world.store()?.transitions_of(&found.commit).await?;
             let view = page::delivery(&found, &transitions);
             let mut said = vec![format!("{} ({}): {}", view.state, view.code, view.reason)];
             said.extend(view.abort_cause.map(|cause| format!("cause: {cause}")));
@@ -97,7 +97,7 @@ pub(super) async fn show(world: &World, what: &Show) -> Result<Vec<String>, Trou
         }
         Show::Note(number) => {
             let found = delivery(world, *number).await?;
-            let blocks = world.store.blocks_of(&found.commit).await?;
+            let blocks = world.store()?.blocks_of(&found.commit).await?;
             let lines = blocks
                 .iter()
                 .flat_map(|block| block.text.lines().map(|line| format!("  {line}")));
@@ -107,7 +107,7 @@ pub(super) async fn show(world: &World, what: &Show) -> Result<Vec<String>, Trou
 }
 
 pub(super) async fn why(world: &World, which: &str) -> Result<Vec<String>, Trouble> {
-    let deliveries = world.store.deliveries(50).await?;
+    let deliveries = world.store()?.deliveries(50).await?;
     let walking = deliveries
         .iter()
         .find(|d| matches!(d.state, State::Delivering | State::RollingBack));
@@ -119,7 +119,7 @@ pub(super) async fn why(world: &World, which: &str) -> Result<Vec<String>, Troub
     let Some(roster) = world.health.roster() else {
         return Err(Trouble::Step("there is no fleet yet".to_owned()));
     };
-    let mut heard: std::collections::BTreeMap<_, _> = world.store.nodes().await?.into_iter().collect();
+    let mut heard: std::collections::BTreeMap<_, _> = world.store()?.nodes().await?.into_iter().collect();
     for host in world.hosts.values().filter(|host| host.reachable()) {
         heard.entry(host.id).or_default().connected = true;
     }

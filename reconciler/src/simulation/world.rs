@@ -4,10 +4,12 @@
 //! does what there is to do until nobody has anything left. So a day passes in a moment, and always the same way.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::panic::AssertUnwindSafe;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use futures_util::FutureExt as _;
 use jiff::{SignedDuration, Timestamp};
 use meshplan_schemas::declaration::Declaration;
 use meshplan_schemas::digest::Digest;
@@ -16,6 +18,7 @@ use meshplan_schemas::epoch::Epoch;
 use meshplan_schemas::ident::{FleetName, KeyId, NodeId};
 use meshplan_schemas::report::Cause;
 use tempfile::TempDir;
+use tokio::task::JoinHandle;
 
 use super::fleet::{AUTHOR_SEED, made_up};
 use super::forge::{BRANCH, Files, Forge, REPO, Repo};
@@ -101,14 +104,15 @@ impl Links for SimLinks {
 
 /// The world.
 pub(super) struct World {
-    pub(super) store: Store,
+    /// None only while the process dies.
+    store: Option<Store>,
     pub(super) forge: Forge,
     pub(super) clock: Clock,
     pub(super) health: Arc<Health>,
     pub(super) hosts: BTreeMap<NodeId, Host>,
     engine: Option<Engine<Repo, SimLinks>>,
     links: SimLinks,
-    reports: ReportWriter,
+    reports: Option<(ReportWriter, JoinHandle<()>)>,
     settings: Option<(Settings, KeyId)>,
     /// When the next pass is due.
     due: Option<Timestamp>,
@@ -119,7 +123,9 @@ pub(super) struct World {
     /// How many transitions of each delivery were told.
     told: BTreeMap<String, usize>,
     requests: u32,
-    _folder: TempDir,
+    /// How often a pass died, which a failpoint of a test alone makes it do.
+    pub(super) died: u32,
+    folder: TempDir,
 }
 
 impl World {
@@ -128,17 +134,15 @@ impl World {
         let begins: Timestamp = BEGINS.parse().unwrap_or(Timestamp::UNIX_EPOCH);
         let clock = Clock::simulated(begins);
         let folder = tempfile::tempdir()?;
-        let store = Store::open(&folder.path().join("meshplan.db"), clock).await?;
-        let (reports, _writer) = ReportWriter::start(store.clone(), Waker::default());
-        Ok(Self {
-            store,
+        let mut world = Self {
+            store: None,
             forge: Forge::default(),
             clock,
             health: Arc::new(Health::default()),
             hosts: BTreeMap::new(),
             engine: None,
             links: SimLinks::default(),
-            reports,
+            reports: None,
             settings: None,
             due: None,
             declarations: BTreeMap::new(),
@@ -146,8 +150,39 @@ impl World {
             newest_epoch: None,
             told: BTreeMap::new(),
             requests: 0,
-            _folder: folder,
-        })
+            died: 0,
+            folder,
+        };
+        world.open().await?;
+        Ok(world)
+    }
+
+    /// The store, as it is on the disk.
+    pub(super) fn store(&self) -> Result<&Store, Trouble> {
+        let closed = || Trouble::Step("the store is closed: a fault of the simulation".to_owned());
+        self.store.as_ref().ok_or_else(closed)
+    }
+
+    async fn open(&mut self) -> Result<(), StoreError> {
+        let store = Store::open(&self.folder.path().join("meshplan.db"), self.clock).await?;
+        self.reports = Some(ReportWriter::start(store.clone(), Waker::default()));
+        self.store = Some(store);
+        Ok(())
+    }
+
+    /// The reconciler's process ends: what is not on the disk is gone.
+    async fn die(&mut self) -> Result<(), Trouble> {
+        self.engine = None;
+        if let Some((reports, writer)) = self.reports.take() {
+            drop(reports);
+            // It ends by itself once nobody can send it anything.
+            let _ended = writer.await;
+        }
+        if let Some(store) = self.store.take() {
+            store.close().await;
+        }
+        self.open().await?;
+        Ok(())
     }
 
     pub(super) fn now(&self) -> Timestamp {
@@ -200,7 +235,7 @@ impl World {
             Does::Forge(up) => self.forge.set_down(!up),
             Does::Reconciler(service) => {
                 if *service != Service::Start {
-                    self.engine = None;
+                    self.die().await?;
                 }
                 if *service != Service::Stop {
                     self.serve()?;
@@ -219,10 +254,10 @@ impl World {
                     commit: commit.id,
                     why: why.clone(),
                 };
-                self.store.add_request(&request).await?;
+                self.store()?.add_request(&request).await?;
                 self.wake();
                 self.settle(&mut said).await?;
-                let answer = self.store.answer(&id).await?;
+                let answer = self.store()?.answer(&id).await?;
                 said.push(format!(
                     "answer: {}",
                     answer.unwrap_or_else(|| "nobody answers".to_owned())
@@ -285,7 +320,7 @@ impl World {
         let signer =
             |id: KeyId| SoftSigner::new(Some(id), &AUTHOR_SEED).map_err(|e| Trouble::Step(e.to_string()));
         self.engine = Some(Engine {
-            store: self.store.clone(),
+            store: self.store()?.clone(),
             repository: Repo::new(self.forge.clone()),
             mesh: self.links.clone(),
             signers: Signers {
@@ -300,6 +335,8 @@ impl World {
             read_modules: 0,
             hearing: Hearing::from(self.clock.moment()),
         });
+        // Every host comes up again, and is sent what it lacks.
+        self.links.said().published = true;
         self.wake();
         Ok(())
     }
@@ -384,7 +421,12 @@ impl World {
         let Some(engine) = &mut self.engine else {
             return Ok(false);
         };
-        let next = engine.pass().await;
+        let Ok(next) = AssertUnwindSafe(engine.pass()).catch_unwind().await else {
+            self.died += 1;
+            self.die().await?;
+            self.serve()?;
+            return Ok(true);
+        };
         // One that is due now was just made: what it waits for is a second away.
         self.due = next.map(|at| at.max(later(now, Duration::from_secs(1))));
         self.meet().await?;
@@ -404,7 +446,8 @@ impl World {
         if !std::mem::take(&mut self.links.said().published) {
             return Ok(());
         }
-        if let Some(stored) = self.store.newest_epoch().await?
+        let store = self.store()?.clone();
+        if let Some(stored) = store.newest_epoch().await?
             && let Some(epoch) = payload::<Epoch>(&stored.envelope)
         {
             self.epochs.insert(stored.digest, epoch.clone());
@@ -412,7 +455,7 @@ impl World {
         }
         for id in self.hosts.keys() {
             let known = self.declarations.get(id).map_or(0, |d| d.sequence);
-            if let Some(stored) = self.store.newest_declaration(*id).await?
+            if let Some(stored) = store.newest_declaration(*id).await?
                 && stored.number > known
                 && let Some(declaration) = payload::<Declaration>(&stored.envelope)
             {
@@ -455,10 +498,10 @@ impl World {
         }
         let any = !made.is_empty();
         for together in made.chunks(TOGETHER) {
-            let stored = together.iter().map(|report| {
+            let stored = together.iter().filter_map(|report| {
                 let envelope = format!("{} {}", report.node, report.counter);
-                self.reports
-                    .take(report.node, report.counter, envelope, report.clone())
+                let (reports, _) = self.reports.as_ref()?;
+                Some(reports.take(report.node, report.counter, envelope, report.clone()))
             });
             futures_util::future::join_all(stored).await;
         }
@@ -470,14 +513,15 @@ impl World {
 
     /// Says the transitions that were not said yet.
     async fn tell(&mut self, said: &mut Vec<String>) -> Result<(), Trouble> {
-        let mut deliveries = self.store.deliveries(20).await?;
+        let store = self.store()?.clone();
+        let mut deliveries = store.deliveries(20).await?;
         deliveries.reverse();
         for delivery in deliveries {
             let told = self.told.entry(delivery.commit.to_string()).or_default();
             if usize::try_from(delivery.transitions).unwrap_or(0) <= *told {
                 continue;
             }
-            let transitions = self.store.transitions_of(&delivery.commit).await?;
+            let transitions = store.transitions_of(&delivery.commit).await?;
             let number = self.forge.number_of(&delivery.commit).unwrap_or(0);
             for transition in transitions.iter().skip(*told) {
                 said.push(show::transition(number, &delivery, transition));
@@ -488,33 +532,32 @@ impl World {
     }
 
     /// What is true at the end of every script: a further pass over the same world decides nothing.
-    pub(super) async fn rest(&mut self) -> Result<String, super::SimulationError> {
+    pub(super) async fn rest(&mut self) -> Result<String, Trouble> {
+        let store = self.store()?.clone();
         let Some(engine) = &mut self.engine else {
             return Ok("at the end nobody serves".to_owned());
         };
-        let counters = |snapshot: crate::pure::snapshot::Snapshot| {
-            let transitions: u32 = snapshot.deliveries.values().map(|d| d.transitions).sum();
-            (snapshot.counters, transitions)
-        };
-        let before = counters(self.store.snapshot().await?);
+        let before = decided(&store).await?;
         engine.pass().await;
-        let after = counters(self.store.snapshot().await?);
-        let looks = |counters: &crate::pure::snapshot::Counters| counters.look;
-        let same = before.1 == after.1
-            && (before.0.sequence, before.0.epoch, before.0.revision)
-                == (after.0.sequence, after.0.epoch, after.0.revision);
-        Ok(if same {
+        let after = decided(&store).await?;
+        Ok(if before == after {
             "at the end another pass gives no order and no transition".to_owned()
         } else {
-            format!(
-                "AT THE END ANOTHER PASS STILL DECIDES: looks {} to {}, transitions {} to {}",
-                looks(&before.0),
-                looks(&after.0),
-                before.1,
-                after.1
-            )
+            format!("AT THE END ANOTHER PASS STILL DECIDES: {before:?}, then {after:?}")
         })
     }
+}
+
+/// The highest numbers of orders, and how many transitions there were.
+async fn decided(store: &Store) -> Result<[u64; 4], StoreError> {
+    let snapshot = store.snapshot().await?;
+    let transitions = snapshot
+        .deliveries
+        .values()
+        .map(|d| u64::from(d.transitions))
+        .sum();
+    let counters = snapshot.counters;
+    Ok([counters.sequence, counters.epoch, counters.revision, transitions])
 }
 
 fn payload<T: serde::de::DeserializeOwned>(envelope: &str) -> Option<T> {

@@ -1,6 +1,6 @@
 //! The reconciler dies after every write of a delivery, at each place where it can, and goes on (RO-8): whatever was lost, the
 //! machines come to the same content and the deliveries to the same end.
-#![expect(clippy::unwrap_used, reason = "a test says why by failing")]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test says why by failing")]
 
 use std::path::Path;
 

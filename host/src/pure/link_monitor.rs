@@ -24,7 +24,7 @@ impl Default for Tolerance {
     fn default() -> Self {
         Self {
             every: Duration::from_secs(20),
-            timeout: Duration::from_secs(5),
+            timeout: Duration::from_secs(15),
             lost_percent: 67,
             window: 3,
         }
@@ -160,13 +160,13 @@ mod tests {
     fn what_is_tolerated_changes_in_mid_session() {
         let mut monitor = Monitor::new(Tolerance::default());
         monitor.sent(secs(0));
-        assert_eq!(monitor.down(secs(10)), None);
+        assert_eq!(monitor.down(secs(20)), None);
         let strict = Tolerance {
             lost_percent: 1,
             window: 1,
             ..Tolerance::default()
         };
         monitor.tolerate(strict);
-        assert!(monitor.down(secs(10)).is_some());
+        assert!(monitor.down(secs(20)).is_some());
     }
 }

@@ -213,7 +213,7 @@ impl Host {
                 self.declared(&d, DeclarationState::Confirmed, "", now);
             }
             Work::Await(d, deadline) if now < deadline => {
-                self.work = Some((deadline, Work::Await(d, deadline)))
+                self.work = Some((deadline, Work::Await(d, deadline)));
             }
             Work::Await(d, _) => {
                 self.declared(

@@ -409,7 +409,7 @@ fn a_clock_that_is_set_back_or_forward_calls_nobody_silent_and_stops_no_look() {
         let mut world = World::at_rest(3);
         let commit = world.merge(tree(3, "one", &[("web", "two")]));
         world.run(3);
-        world.now = world.now + jiff::SignedDuration::from_secs(jump);
+        world.now += jiff::SignedDuration::from_secs(jump);
         world.serving_since = world.now;
         world.report_all();
         world.run(100);

@@ -31,7 +31,7 @@ fn in_window(from: &str, to: &str) -> Composed {
     change(|tree| {
         tree.plans
             .values_mut()
-            .for_each(|plan| plan.window = Some(window(from, to)))
+            .for_each(|plan| plan.window = Some(window(from, to)));
     })
 }
 

@@ -248,7 +248,11 @@ fn node(
         host_version: report.map(|r| r.host_version.clone()),
         declaration: declaration.map_or_else(
             || "none yet".to_owned(),
-            |d| format!("{} at {}", declaration_word(d.state), d.sequence),
+            |d| match d.state {
+                // The one state that a person asks about and that is no trouble.
+                DeclarationState::Queued => format!("queued at {}: {}", d.sequence, d.reason),
+                state => format!("{} at {}", declaration_word(state), d.sequence),
+            },
         ),
         confirmed_sequence: declaration.map_or(0, |d| d.confirmed_sequence),
         epoch: epoch.map_or_else(

@@ -423,7 +423,7 @@ impl Host {
                 Ok(Kind::File(File {
                     content: Content::Text(text),
                     ..
-                })) => Some(text.trim().to_owned()),
+                })) => Some(text.trim().replace('\n', " / ")),
                 _ => None,
             })
         });

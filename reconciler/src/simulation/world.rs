@@ -20,7 +20,7 @@ use meshplan_schemas::report::Cause;
 use tempfile::TempDir;
 use tokio::task::JoinHandle;
 
-use super::fleet::{AUTHOR_SEED, made_up};
+use super::fleet::{AUTHOR_SEED, enrolled, made_up};
 use super::forge::{BRANCH, Files, Forge, REPO, Repo};
 use super::host::{Host, Probes};
 use super::script::{Does, FleetOf, Service, Step, Which};
@@ -281,9 +281,10 @@ impl World {
             FleetOf::Folder(folder) => {
                 let read = worktree::read_folder(&base.join(folder));
                 let (tree, _) = read.map_err(|e| Trouble::Step(format!("{folder}: {e}")))?;
-                let files = tree
-                    .iter()
-                    .map(|(path, entry)| (path.to_owned(), Arc::clone(&entry.bytes)));
+                let files = tree.iter().map(|(path, entry)| {
+                    let bytes = enrolled(path, &entry.bytes).unwrap_or_else(|| Arc::clone(&entry.bytes));
+                    (path.to_owned(), bytes)
+                });
                 files.collect()
             }
         };

@@ -492,10 +492,11 @@ pub(super) fn begin_on_word(
     }
     // Before the first report intervals are over nobody can be told to be away.
     let may_judge = draft.may_judge(tree.fleet.heartbeat_secs);
-    let excused = away::away(draft, delivery, &tree)
-        .into_keys()
-        .filter(|_| may_judge)
-        .collect();
+    let excused = if may_judge {
+        away::excused_by_go(draft, delivery, &tree)
+    } else {
+        BTreeSet::new()
+    };
     let plan = plan_for(&tree, &delivery.legs).cloned();
     keep_former(draft, &diff)?;
     // Who says go while the window is shut means now.

@@ -229,6 +229,10 @@ pub fn why_node(node: &NodeView, walking: Option<&Delivery>, now: Timestamp) -> 
                 why.rule = self::why(delivery, None, now).rule;
                 why.command = Some(format!("meshplan deliveries why {}", delivery.commit.short()));
             }
+            None if node.declaration.starts_with("queued") => {
+                why.waits_for = format!("{} to begin what it was given: {}", node.name, node.declaration);
+                why.next = "it begins when its maintenance window opens".to_owned();
+            }
             None if node.troubles.is_empty() => {
                 why.waits_for = format!(
                     "nothing: {} runs sequence {} and epoch {}",

@@ -205,14 +205,41 @@ fn where_the_plan_waits_the_time_of_a_machine_counts_from_when_its_window_opens(
 
 // holds: DL-17, DL-19
 #[test]
-fn where_the_plan_skips_they_are_told_and_begin_when_their_window_opens() {
+fn where_the_plan_skips_and_nobody_would_be_left_to_look_at_it_waits_for_the_first_window() {
     let (mut world, tree) = with_hosts_window("12:10", "13:00", Absent::Skip);
     let commit = world.merge(tree);
-    world.run(60);
-    assert_eq!(world.state(&commit), State::Delivered);
+    assert_eq!(world.codes(&commit), ["proposed (announced)", "held (window)"]);
+    world.run(405);
+    // The canary first, as ever: nobody begins unwatched because all windows were shut.
+    assert_eq!(world.state(&commit), State::Delivering);
+    assert_eq!(world.runs(1, "web").as_deref(), Some("two"));
     assert_eq!(world.runs(2, "web").as_deref(), Some("one"));
-    world.run(400);
-    assert_eq!(world.runs(2, "web").as_deref(), Some("two"));
+    world.run(100);
+    assert_eq!(world.state(&commit), State::Delivered);
+}
+
+// holds: DL-17, DL-4
+#[test]
+fn a_go_while_machines_wait_for_their_windows_begins_the_walk_and_takes_nobody_out_of_it() {
+    let (mut world, tree) = with_hosts_window("12:10", "13:00", Absent::Hold);
+    let commit = world.merge(tree);
+    world.say(Verb::Go, &commit);
+    assert_eq!(world.state(&commit), State::Delivering);
+    world.run(395);
+    assert_eq!(
+        world.runs(1, "web").as_deref(),
+        Some("one"),
+        "a go opens no machine's window"
+    );
+    world.run(10);
+    assert_eq!(world.runs(1, "web").as_deref(), Some("two"));
+    assert_eq!(
+        world.runs(2, "web").as_deref(),
+        Some("one"),
+        "the canary is looked at all the same"
+    );
+    world.run(100);
+    assert_eq!(world.state(&commit), State::Delivered);
 }
 
 // holds: DL-17

@@ -33,17 +33,23 @@ pub(super) fn shut_window(
     Some((Code::Window, reason))
 }
 
-/// What holds it for machines that cannot begin, where its plan waits for them.
+/// What holds it for machines that cannot begin: where its plan waits for them; and where it skips them and nobody would
+/// be left to look at, so that no machine of it begins in its window unwatched.
 pub(super) fn hold(
     draft: &mut Draft<'_>,
     delivery: &Delivery,
     tree: &Composed,
     plan: Option<&PlanDoc>,
 ) -> Option<(Code, String)> {
-    if plan.is_some_and(|p| p.absent != Absent::Hold) {
+    let absent = plan.map_or(Absent::Hold, |plan| plan.absent);
+    if absent == Absent::Wait {
         return None;
     }
     let away = away(draft, delivery, tree);
+    let shut = away.values().any(|(_, why)| matches!(why, Away::Shut { .. }));
+    if absent == Absent::Skip && !(shut && away.len() == heard(draft, delivery)) {
+        return None;
+    }
     let mut unheard: Vec<&str> = Vec::new();
     let mut shut: BTreeMap<Timestamp, Vec<&str>> = BTreeMap::new();
     for (name, why) in away.values() {
@@ -77,6 +83,22 @@ pub(super) fn hold(
         code,
         unheard.into_iter().chain(shut).collect::<Vec<_>>().join("; "),
     ))
+}
+
+/// How many of the machines that the delivery changes were ever heard from.
+fn heard(draft: &Draft<'_>, delivery: &Delivery) -> usize {
+    let nodes = &draft.known.snapshot.nodes;
+    let heard = |id: &NodeId| nodes.get(id).is_some_and(|state| state.heard_at.is_some());
+    walk::changed(delivery).iter().filter(|id| heard(id)).count()
+}
+
+/// The machines that a go takes out of the gate: those that were not heard from (DL-19). Who only waits for its window is
+/// ordered, begins when it opens, and is looked at.
+pub(super) fn excused_by_go(draft: &mut Draft<'_>, delivery: &Delivery, tree: &Composed) -> BTreeSet<NodeId> {
+    let away = away(draft, delivery, tree).into_iter();
+    away.filter(|(_, (_, why))| matches!(why, Away::Unheard))
+        .map(|(id, _)| id)
+        .collect()
 }
 
 /// Why a machine cannot begin now.

@@ -254,3 +254,17 @@ fn a_machine_that_has_begun_is_looked_at_though_its_window_has_shut() {
     assert_eq!(canary.opens, None);
     assert!(canary.verdict.is_some(), "{canary:?}");
 }
+
+// holds: DL-17
+#[test]
+fn a_hold_names_some_of_many_machines() {
+    let (mut world, tree) = with_hosts_window("12:10", "13:00", Absent::Hold);
+    let many = super::world::tree(300, "one", &[("web", "two")]);
+    let tree = Composed { nodes: many.nodes, ..tree };
+    for n in 4..=300 {
+        world.join(n);
+    }
+    let commit = world.merge(tree);
+    let reason = &world.archive[&commit].reason;
+    assert!(reason.ends_with("n9, n10 and 290 more"), "{reason}");
+}

@@ -70,19 +70,29 @@ pub(super) fn hold(
         format!(
             "not heard from in {} s: {}",
             tree.fleet.present_secs,
-            unheard.join(", ")
+            some(&unheard)
         )
     });
     let shut = shut.iter().map(|(opens, names)| {
         format!(
             "their own maintenance window is shut until {opens}: {}",
-            names.join(", ")
+            some(names)
         )
     });
     Some((
         code,
         unheard.into_iter().chain(shut).collect::<Vec<_>>().join("; "),
     ))
+}
+
+/// Names as a sentence has them: the first, and how many more.
+fn some(names: &[&str]) -> String {
+    const NAMED: usize = 10;
+    let named: Vec<&str> = names.iter().copied().take(NAMED).collect();
+    match names.len() - named.len() {
+        0 => named.join(", "),
+        more => format!("{} and {more} more", named.join(", ")),
+    }
 }
 
 /// How many of the machines that the delivery changes were ever heard from.

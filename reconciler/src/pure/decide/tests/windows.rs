@@ -260,7 +260,10 @@ fn a_machine_that_has_begun_is_looked_at_though_its_window_has_shut() {
 fn a_hold_names_some_of_many_machines() {
     let (mut world, tree) = with_hosts_window("12:10", "13:00", Absent::Hold);
     let many = super::world::tree(300, "one", &[("web", "two")]);
-    let tree = Composed { nodes: many.nodes, ..tree };
+    let tree = Composed {
+        nodes: many.nodes,
+        ..tree
+    };
     for n in 4..=300 {
         world.join(n);
     }

@@ -22,6 +22,14 @@ use crate::pure::source_tree::{EntryKind, SourceTree};
 /// The files of a tree.
 pub(super) type Files = BTreeMap<String, Arc<[u8]>>;
 
+/// Files as the tree of a commit.
+pub(super) fn source_tree(files: &Files) -> SourceTree {
+    let raw = files
+        .iter()
+        .map(|(path, bytes)| (path.clone().into_bytes(), EntryKind::Blob, Arc::clone(bytes)));
+    SourceTree::from_entries(raw.collect()).0
+}
+
 /// As deliveries call the repository.
 pub(super) const REPO: &str = "fleet";
 /// The branch.
@@ -176,10 +184,7 @@ impl Repo {
 
     fn source(&self, commit: &CommitId) -> Option<SourceTree> {
         let files = self.forge.files(commit)?;
-        let raw = files
-            .iter()
-            .map(|(path, bytes)| (path.clone().into_bytes(), EntryKind::Blob, Arc::clone(bytes)));
-        Some(SourceTree::from_entries(raw.collect()).0)
+        Some(source_tree(&files))
     }
 }
 

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use meshplan_schemas::declaration::Declaration;
 use meshplan_schemas::digest::Digest;
 use meshplan_schemas::epoch::{Epoch, epoch_to_run};
@@ -19,10 +19,12 @@ use meshplan_schemas::report::{
 };
 use meshplan_schemas::resource::{Content, File, Kind};
 
+use crate::pure::decide::after_secs;
+
 /// How long applying takes, in seconds.
-const APPLY_SECS: i64 = 3;
+const APPLY_SECS: u32 = 3;
 /// How long a fresh session takes that confirms, in seconds.
-const CONFIRM_SECS: i64 = 1;
+const CONFIRM_SECS: u32 = 1;
 
 /// What its probes say.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -141,7 +143,7 @@ impl Host {
     pub(super) fn came_back(&mut self, now: Timestamp) {
         self.heartbeat = now;
         if let Some((at, Work::Await(..) | Work::AwaitPolicy(..))) = &mut self.work {
-            *at = later(now, CONFIRM_SECS);
+            *at = after_secs(now, CONFIRM_SECS);
         }
     }
 
@@ -199,9 +201,9 @@ impl Host {
                     );
                 } else {
                     self.declared(&d, DeclarationState::AwaitingConfirm, "", now);
-                    let deadline = later(now, i64::from(d.confirm_secs));
+                    let deadline = after_secs(now, d.confirm_secs);
                     let at = if self.linked {
-                        later(now, CONFIRM_SECS)
+                        after_secs(now, CONFIRM_SECS)
                     } else {
                         deadline
                     };
@@ -233,9 +235,9 @@ impl Host {
             }
             Work::ApplyPolicy(epoch) => {
                 self.epoch_is(epoch.epoch, EpochState::AwaitingConfirm, "", now);
-                let deadline = later(now, i64::from(epoch.confirm_secs));
+                let deadline = after_secs(now, epoch.confirm_secs);
                 let at = if self.linked {
-                    later(now, CONFIRM_SECS)
+                    after_secs(now, CONFIRM_SECS)
                 } else {
                     deadline
                 };
@@ -274,7 +276,7 @@ impl Host {
             return !said;
         }
         self.declared(newest, DeclarationState::Applying, "", now);
-        self.work = Some((later(now, APPLY_SECS), Work::Apply(Box::new(newest.clone()))));
+        self.work = Some((after_secs(now, APPLY_SECS), Work::Apply(Box::new(newest.clone()))));
         true
     }
 
@@ -315,7 +317,7 @@ impl Host {
         }
         let epoch = Box::new(epoch.clone());
         self.epoch_is(number, EpochState::Staged, "", now);
-        self.work = Some((later(now, APPLY_SECS), Work::ApplyPolicy(epoch)));
+        self.work = Some((after_secs(now, APPLY_SECS), Work::ApplyPolicy(epoch)));
         true
     }
 
@@ -351,7 +353,7 @@ impl Host {
     pub(super) fn heartbeat_due(&mut self, now: Timestamp, every_secs: u32) -> bool {
         let due = self.reachable() && self.heartbeat <= now;
         if due {
-            self.heartbeat = later(now, i64::from(every_secs));
+            self.heartbeat = after_secs(now, every_secs);
         }
         due
     }
@@ -443,8 +445,4 @@ impl Host {
         let runs = runs.map_or_else(String::new, |text| format!(", runs `{text}`"));
         format!("{}: {there}; {state}; epoch {epoch}{runs}", self.name)
     }
-}
-
-fn later(at: Timestamp, secs: i64) -> Timestamp {
-    at.checked_add(SignedDuration::from_secs(secs)).unwrap_or(at)
 }

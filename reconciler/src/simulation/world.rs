@@ -21,7 +21,7 @@ use tempfile::TempDir;
 use tokio::task::JoinHandle;
 
 use super::fleet::{AUTHOR_SEED, enrolled, made_up};
-use super::forge::{BRANCH, Files, Forge, REPO, Repo};
+use super::forge::{BRANCH, Files, Forge, REPO, Repo, source_tree};
 use super::host::{Host, Probes};
 use super::script::{Does, FleetOf, Service, Step, Which};
 use super::show;
@@ -37,7 +37,6 @@ use crate::pure::compose::compose_tree;
 use crate::pure::decide::{Contents, Settings};
 use crate::pure::hearing::Hearing;
 use crate::pure::snapshot::Request;
-use crate::pure::source_tree::SourceTree;
 
 /// When every rehearsal begins: a Monday morning.
 const BEGINS: &str = "2026-11-30T08:00:00Z";
@@ -288,12 +287,8 @@ impl World {
                 files.collect()
             }
         };
-        let raw = files.iter().map(|(path, bytes)| {
-            let kind = crate::pure::source_tree::EntryKind::Blob;
-            (path.clone().into_bytes(), kind, Arc::clone(bytes))
-        });
-        let tree = SourceTree::from_entries(raw.collect()).0;
-        let composed = compose_tree(&tree, None, Some(BRANCH)).map_err(|e| Trouble::Step(e.to_string()))?;
+        let composed = compose_tree(&source_tree(&files), None, Some(BRANCH))
+            .map_err(|e| Trouble::Step(e.to_string()))?;
         let fleet: FleetName = composed.fleet.fleet.clone();
         let author = composed.fleet.authors.first().map(|author| author.id.clone());
         let author = author.ok_or_else(|| Trouble::Step("fleet.toml names no author".to_owned()))?;

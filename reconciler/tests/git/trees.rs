@@ -237,7 +237,7 @@ fn a_link_is_refused_wherever_it_points_and_nothing_behind_it_is_read() {
         ("another module's secret", "../../two/secrets/db.age"),
         (
             "out of the repository and back in",
-            "../../../../work/modules/two/files/conf",
+            "../../../../fleet/modules/two/files/conf",
         ),
         ("a second link", "../site/second"),
         ("itself", "conf"),

@@ -15,6 +15,7 @@ pub mod example;
 pub mod exit;
 pub mod fleet;
 pub mod forge;
+pub mod freeze;
 mod in_place;
 pub mod init;
 pub mod invite;
@@ -72,6 +73,8 @@ pub enum Command {
     /// What merged commits became.
     #[command(subcommand, alias = "plans")]
     Deliveries(deliveries::Args),
+    /// Keep every new delivery of the fleet from beginning, or let them again.
+    Freeze(freeze::Args),
     /// What a node or a delivery waits for, by which rule, until when, and what would change it.
     Why {
         /// A node's name, or a commit.
@@ -139,6 +142,7 @@ impl Cli {
                 preview::run(&args, out)
             }
             Command::Deliveries(args) => deliveries::run(&args, &config, json, out).await,
+            Command::Freeze(args) => freeze::run(&args, &config, json, out).await,
             Command::Why { which } => deliveries::why(&which, &config, json, out).await,
             Command::Fleet(args) => fleet::run(&args, &config, json, out).await,
             Command::Node(args) => node::run(&args, json, out),

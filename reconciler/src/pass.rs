@@ -206,9 +206,7 @@ impl<R: FleetRepo, L: Links> Engine<R, L> {
     /// Gathers and decides.
     async fn decide_once(&mut self, news: &News) -> Result<Act, PassError> {
         let mut snapshot = self.store.snapshot().await?;
-        for node in self.mesh.connected() {
-            snapshot.nodes.entry(node).or_default().connected = true;
-        }
+        snapshot.connected = self.mesh.connected().into_iter().collect();
         let trees = self.trees(&snapshot, news).await;
         self.read_contents(&snapshot).await?;
         let formers = self.formers(&snapshot, &trees, news).await;

@@ -1,5 +1,7 @@
 //! The epoch: a numbered signed envelope that carries policy (SG-2), and which epoch a host runs (EP-3).
 
+use std::collections::BTreeSet;
+
 use schemars::JsonSchema;
 use semver::Version;
 use serde::{Deserialize, Serialize};
@@ -160,6 +162,30 @@ impl Targeting {
             ..Self::default()
         }
     }
+    /// Whether every node that `other` addresses is certainly addressed here too: by their words alone, whatever nodes
+    /// there are.
+    #[must_use]
+    pub fn covers(&self, other: &Self) -> bool {
+        let roles = match (&self.roles, &other.roles) {
+            (None, _) => true,
+            (Some(wide), Some(narrow)) => narrow.iter().all(|role| wide.contains(role)),
+            (Some(_), None) => false,
+        };
+        let nodes = match (&self.nodes, &other.nodes) {
+            (None, _) => true,
+            (Some(wide), Some(narrow)) => {
+                let wide: BTreeSet<&NodeId> = wide.iter().collect();
+                narrow.iter().all(|node| wide.contains(node))
+            }
+            (Some(_), None) => false,
+        };
+        let share = match (&self.share, &other.share) {
+            (None, _) => true,
+            (Some(wide), Some(narrow)) => wide.salt == narrow.salt && wide.upto >= narrow.upto,
+            (Some(_), None) => false,
+        };
+        roles && nodes && share
+    }
     /// Whether a node with these roles is addressed.
     #[must_use]
     pub fn addresses(&self, node: NodeId, roles: &[RoleName]) -> bool {
@@ -214,6 +240,66 @@ mod tests {
         assert!(!both.addresses(node(1), &[]));
         assert!(!both.addresses(node(2), &[edge]));
         assert!(Targeting::everyone().addresses(node(9), &[]));
+    }
+
+    // holds: SG-2
+    #[test]
+    fn one_targeting_covers_another_when_it_addresses_whomever_that_one_does() {
+        let edge: RoleName = "edge".parse().unwrap();
+        let core: RoleName = "core".parse().unwrap();
+        let share = |upto| Targeting {
+            share: Some(Share {
+                salt: "salt".into(),
+                upto,
+            }),
+            ..Targeting::default()
+        };
+        let of = |roles: &[&RoleName]| Targeting {
+            roles: Some(roles.iter().map(|r| (*r).clone()).collect()),
+            ..Targeting::default()
+        };
+        let other_salt = Targeting {
+            share: Some(Share {
+                salt: "other".into(),
+                upto: u64::MAX,
+            }),
+            ..Targeting::default()
+        };
+        let all = [
+            Targeting::everyone(),
+            share(0),
+            share(u64::MAX / 3),
+            share(u64::MAX),
+            other_salt,
+            of(&[&edge]),
+            of(&[&core]),
+            of(&[&edge, &core]),
+            Targeting::nodes(vec![]),
+            Targeting::nodes((0..40).map(node).collect()),
+            Targeting::nodes((0..90).map(node).collect()),
+            Targeting {
+                share: share(u64::MAX / 3).share,
+                ..of(&[&edge])
+            },
+        ];
+        let roles = [vec![], vec![edge.clone()], vec![core.clone()], vec![edge, core]];
+        let addressed = |t: &Targeting| -> Vec<bool> {
+            let nodes = (0..90).flat_map(|n| roles.iter().map(move |r| (n, r)));
+            nodes.map(|(n, r)| t.addresses(node(n), r)).collect()
+        };
+        let mut covering = 0;
+        for wide in &all {
+            assert!(wide.covers(wide) && Targeting::everyone().covers(wide));
+            for narrow in all.iter().filter(|narrow| wide.covers(narrow)) {
+                covering += 1;
+                for (wide, narrow) in addressed(wide).into_iter().zip(addressed(narrow)) {
+                    assert!(wide || !narrow);
+                }
+            }
+        }
+        // everyone all, each itself, and 12 by their words
+        assert_eq!(covering, 12 + 11 + 12);
+        assert!(!share(5).covers(&share(6)) && !share(5).covers(&Targeting::everyone()));
     }
 
     // holds: SG-2

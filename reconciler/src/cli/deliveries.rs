@@ -200,7 +200,7 @@ async fn say(
 }
 
 /// Who speaks, for the record: the login name of this machine's user.
-fn actor() -> String {
+pub(super) fn actor() -> String {
     std::env::var("SUDO_USER")
         .or_else(|_| std::env::var("USER"))
         .unwrap_or_else(|_| "operator".to_owned())

@@ -66,6 +66,9 @@ pub async fn run(args: &Args, config: &Path, json: bool, out: &mut dyn Write) ->
                 writeln!(out, "{}", serde_json::to_string_pretty(&status)?)?;
                 return Ok(Exit::Done);
             }
+            if let Some(frozen) = &status.frozen {
+                writeln!(out, "{frozen}")?;
+            }
             for trouble in &status.troubles {
                 writeln!(out, "! {trouble}")?;
             }

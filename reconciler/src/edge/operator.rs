@@ -11,6 +11,7 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router, middleware};
+use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use uuid::Uuid;
@@ -63,6 +64,24 @@ pub struct Said {
     /// Why.
     #[serde(default)]
     pub why: String,
+}
+
+/// A word about the whole fleet.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Frozen {
+    /// Lift the freeze instead.
+    #[serde(default)]
+    lift: bool,
+    /// Until when; none: until it is lifted.
+    #[serde(default)]
+    until: Option<Timestamp>,
+    /// Who, where the caller may say so; else `operator`.
+    #[serde(default)]
+    actor: Option<String>,
+    /// Why.
+    #[serde(default)]
+    why: String,
 }
 
 /// An answer that is no: whose fault, and a sentence.
@@ -120,6 +139,7 @@ pub fn reads(counter: Counter) -> Router {
 pub fn words(counter: Counter) -> Router {
     Router::new()
         .route("/api/deliveries/{which}/{verb}", post(word))
+        .route("/api/freeze", post(freeze))
         .route("/api/invites", post(invite))
         .route("/api/admissions/{name}", post(admit))
         .with_state(counter)
@@ -158,10 +178,8 @@ fn proxied(headers: &HeaderMap) -> bool {
 }
 
 async fn view(counter: &Counter) -> Result<StatusView, StoreError> {
-    let mut heard: std::collections::BTreeMap<_, _> = counter.store.nodes().await?.into_iter().collect();
-    for node in counter.mesh.connected() {
-        heard.entry(node).or_default().connected = true;
-    }
+    let heard = counter.store.nodes().await?;
+    let connected = counter.mesh.connected().into_iter().collect();
     let mut views = Vec::new();
     for delivery in counter.store.deliveries(LISTED).await? {
         views.push(seen(counter, &delivery).await?);
@@ -177,16 +195,20 @@ async fn view(counter: &Counter) -> Result<StatusView, StoreError> {
     }
     troubles.sort();
     troubles.dedup();
+    let now = counter.clock.now();
+    let frozen = counter.store.freeze().await?;
+    let frozen = frozen.filter(|freeze| freeze.until.is_none_or(|until| now < until));
     Ok(StatusView {
         fleet: counter.fleet.clone(),
         branch: counter.branch.clone(),
-        as_of: counter.clock.now(),
+        as_of: now,
+        frozen: frozen.map(|freeze| freeze.words()),
         troubles,
         deliveries: views,
         nodes: counter
             .health
             .roster()
-            .map(|tree| page::nodes(&tree, &heard))
+            .map(|tree| page::nodes(&tree, &heard, &connected))
             .unwrap_or_default(),
     })
 }
@@ -265,9 +287,28 @@ async fn word(
         at: counter.clock.now(),
         actor: said.actor.unwrap_or_else(|| "operator".to_owned()),
         verb,
-        commit: delivery.commit,
+        commit: Some(delivery.commit),
+        until: None,
         why: said.why,
     };
+    answer(&counter, request).await
+}
+
+async fn freeze(State(counter): State<Counter>, Json(said): Json<Frozen>) -> Result<Response, No> {
+    let request = Word {
+        id: Uuid::now_v7().to_string(),
+        at: counter.clock.now(),
+        actor: said.actor.unwrap_or_else(|| "operator".to_owned()),
+        verb: if said.lift { Verb::Lift } else { Verb::Freeze },
+        commit: None,
+        until: said.until,
+        why: said.why,
+    };
+    answer(&counter, request).await
+}
+
+/// Puts what a person asks for before the next pass, and waits for its answer.
+async fn answer(counter: &Counter, request: Word) -> Result<Response, No> {
     counter.store.add_request(&request).await?;
     counter.waker.wake();
     let within = std::time::Duration::from_secs(ANSWER_SECS);

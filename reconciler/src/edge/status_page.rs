@@ -86,6 +86,7 @@ mod tests {
             fleet: "demo".into(),
             branch: "main".into(),
             as_of: jiff::Timestamp::UNIX_EPOCH,
+            frozen: None,
             troubles: vec![],
             deliveries: vec![delivery],
             nodes: vec![],

@@ -9,6 +9,7 @@
 //! | [`act`] | what a pass decided, in one transaction |
 //! | [`gather`] | what a pass may know, at one moment |
 //! | [`kept`] | the assignments in memory, as long as they are what the database has |
+//! | [`heard`] | what is heard of each node in memory; what is new is read |
 //! | [`orders`] | signed orders, leaves and timestamps, as sessions read them |
 //! | [`journal`] | signed blocks on their way into notes |
 //! | [`reports`] | what nodes say, group-committed by one writer |
@@ -21,6 +22,7 @@ mod cell;
 mod db;
 pub mod error;
 pub mod gather;
+mod heard;
 pub mod inbox;
 pub mod journal;
 mod kept;
@@ -47,6 +49,7 @@ use tokio::sync::watch;
 use super::clock::Clock;
 use db::{Db, SqliteFile, args};
 pub use error::StoreError;
+use heard::Heard;
 use kept::Kept;
 pub use orders::OrderKind;
 
@@ -65,6 +68,7 @@ const SQLITE_MIGRATIONS: &[(i64, &str, &str)] = &[
         "generation",
         include_str!("../../migrations/sqlite/0002_generation.sql"),
     ),
+    (3, "heard", include_str!("../../migrations/sqlite/0003_heard.sql")),
 ];
 
 /// The store. Cheap to clone; all clones are one.
@@ -81,6 +85,7 @@ struct Inner {
     answered: watch::Sender<u64>,
     /// What the next pass need not read again.
     kept: Kept,
+    heard: Heard,
     /// Held as long as the store is: one reconciler for one database.
     _lock: File,
 }
@@ -116,6 +121,7 @@ impl Store {
                 clock,
                 answered: watch::Sender::new(0),
                 kept: Kept::default(),
+                heard: Heard::default(),
                 _lock: lock,
             }),
         })

@@ -12,7 +12,7 @@ use meshplan_schemas::timestamp::BlockMark;
 
 use super::delivery::{Delivery, Transition};
 use super::scope::Scope;
-use super::snapshot::{Assignment, ContentRef, Counters, KnownBad, StandingEpoch};
+use super::snapshot::{Assignment, ContentRef, Counters, Freeze, KnownBad, StandingEpoch};
 
 /// What one pass decided.
 #[derive(Debug, Clone, Default)]
@@ -31,6 +31,8 @@ pub struct Act {
     pub accepted: BTreeMap<Scope, ContentRef>,
     /// The epochs that stand now, newest first, where that changed.
     pub standing: Option<Vec<StandingEpoch>>,
+    /// The freeze of the fleet, where it changed; none inside lifts it.
+    pub freeze: Option<Option<Freeze>>,
     /// New known-bad content; none lifts it.
     pub known_bad: BTreeMap<(Scope, Digest), Option<KnownBad>>,
     /// Journal blocks to sign, in order (DL-9).

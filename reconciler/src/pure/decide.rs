@@ -10,6 +10,7 @@
 //! | [`walk`] | stages, their selections, when they pass, what trouble does |
 //! | [`look`] | what a report says of one machine |
 //! | [`orders`] | the orders of a stage, a release, a roll-back |
+//! | [`freeze`] | that no new delivery of the fleet begins |
 //! | [`people`] | what a person's word does |
 //! | [`draft`] | the act while it is made: numbers, assignments, transitions |
 //! | [`forecast`] | what a walk would take, before there is one |
@@ -34,6 +35,7 @@ use super::snapshot::Snapshot;
 
 pub mod draft;
 pub mod forecast;
+pub mod freeze;
 pub mod look;
 pub mod orders;
 pub mod people;

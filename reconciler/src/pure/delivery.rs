@@ -9,6 +9,7 @@ use jiff::Timestamp;
 use meshplan_schemas::declaration::LeftOut;
 use meshplan_schemas::digest::Digest;
 use meshplan_schemas::document::plan::{Amount, Select};
+use meshplan_schemas::epoch::Targeting;
 use meshplan_schemas::ident::{CommitId, DeliveryName, NodeId, NodeName, PlanName};
 use meshplan_schemas::lifecycle::delivery::{Code, InvalidTransition, State, check};
 use meshplan_schemas::maintenance::Window;
@@ -165,12 +166,29 @@ pub struct Walk {
     /// What is worth saying of the walk: an empty stage, a canary that was replaced.
     #[serde(default)]
     pub lines: Vec<String>,
+    /// Each leg has its own fate (DL-3, `legs = "apart"`).
+    #[serde(default)]
+    pub apart: bool,
+    /// Legs that were taken back while the others went on.
+    #[serde(default)]
+    pub taken: Vec<TakenLeg>,
     /// What caused the roll-back.
     #[serde(default)]
     pub abort_cause: Option<AbortCause>,
     /// After the roll-back's deadline: machines that do not have the former content yet.
     #[serde(default)]
     pub outstanding: Vec<NodeName>,
+}
+
+/// A leg that was taken back while the others went on (DL-3).
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct TakenLeg {
+    /// The leg.
+    pub leg: Leg,
+    /// Why, as a word.
+    pub code: Code,
+    /// Why, in a sentence.
+    pub reason: String,
 }
 
 /// The moment of a walk.
@@ -223,6 +241,10 @@ pub struct StageRun {
     pub silent: OnTrouble,
     /// How many may fail or be silent.
     pub tolerate: Amount,
+    /// Once it has started: how an order addresses its machines without listing them, where it does: a wave, or a stage
+    /// of very many (DL-6, RO-2).
+    #[serde(default)]
+    pub group: Option<Targeting>,
     /// The machines, once the stage has started.
     pub machines: BTreeMap<NodeId, MachineRun>,
     /// When it was ordered.

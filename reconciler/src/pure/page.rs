@@ -1,18 +1,18 @@
 //! What people see: view models of deliveries and nodes, for the status page, the API and the command line alike.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 
 use jiff::Timestamp;
-use meshplan_schemas::ident::{NodeId, NodeName, RoleName};
+use meshplan_schemas::ident::NodeId;
 use meshplan_schemas::lifecycle::delivery::State;
 use meshplan_schemas::report::{DeclarationState, Health, Report};
 use serde::{Deserialize, Serialize};
 
-use super::compose::Composed;
+use super::compose::{Composed, ComposedNode};
 use super::decide::walk::{summary, word};
 use super::delivery::{Delivery, Transition};
 use super::note::{trailer_line, transition_line};
-use super::snapshot::NodeState;
+use super::snapshot::{NodeState, Nodes};
 
 /// The fleet at a glance.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -23,6 +23,8 @@ pub struct StatusView {
     pub branch: String,
     /// As of when all of it is true (DL-16).
     pub as_of: Timestamp,
+    /// That no new delivery begins, in a sentence; none where they do.
+    pub frozen: Option<String>,
     /// What keeps the reconciler from its work, one sentence each; empty is well.
     pub troubles: Vec<String>,
     /// The deliveries, newest first.
@@ -202,11 +204,11 @@ pub fn delivery(delivery: &Delivery, transitions: &[Transition]) -> DeliveryView
 
 /// The nodes of the newest tree as people see them, worst first.
 #[must_use]
-pub fn nodes(tree: &Composed, heard: &BTreeMap<NodeId, NodeState>) -> Vec<NodeView> {
+pub fn nodes(tree: &Composed, heard: &Nodes, connected: &BTreeSet<NodeId>) -> Vec<NodeView> {
     let mut views: Vec<NodeView> = tree
         .nodes
         .values()
-        .map(|n| node(n.id, &n.name, &n.roles, n.enrolled, heard.get(&n.id)))
+        .map(|n| node(n, heard.get(&n.id), connected.contains(&n.id)))
         .collect();
     views.sort_by(|a, b| (rank(a), &a.name).cmp(&(rank(b), &b.name)));
     views
@@ -221,28 +223,21 @@ fn rank(node: &NodeView) -> u8 {
     }
 }
 
-fn node(
-    id: NodeId,
-    name: &NodeName,
-    roles: &[RoleName],
-    enrolled: bool,
-    state: Option<&NodeState>,
-) -> NodeView {
+fn node(of: &ComposedNode, state: Option<&NodeState>, connected: bool) -> NodeView {
     let presence = match state {
-        _ if !enrolled => "invited",
+        _ if !of.enrolled => "invited",
+        _ if connected => "connected",
         None => "expected",
-        Some(s) if s.heard_at.is_none() && !s.connected => "expected",
-        Some(s) if s.connected => "connected",
         Some(_) => "away",
     };
     let report = state.and_then(|s| s.report.as_ref());
     let declaration = report.and_then(|r| r.declaration.as_ref());
     let epoch = report.and_then(|r| r.epoch.as_ref());
     NodeView {
-        name: name.to_string(),
-        id: id.to_string(),
-        short_id: id.short().to_string(),
-        roles: roles.iter().map(ToString::to_string).collect(),
+        name: of.name.to_string(),
+        id: of.id.to_string(),
+        short_id: of.id.short().to_string(),
+        roles: of.roles.iter().map(ToString::to_string).collect(),
         presence: presence.to_owned(),
         heard_at: state.and_then(|s| s.heard_at),
         host_version: report.map(|r| r.host_version.clone()),

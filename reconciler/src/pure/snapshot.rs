@@ -35,9 +35,13 @@ pub struct Snapshot {
     /// The newest head of the fleet list.
     pub head: Option<HeadRef>,
     /// What is heard of each node.
-    pub nodes: BTreeMap<NodeId, NodeState>,
+    pub nodes: Arc<Nodes>,
+    /// The nodes with an open session.
+    pub connected: BTreeSet<NodeId>,
     /// What failed before (DL-14).
     pub known_bad: BTreeMap<(Scope, Digest), KnownBad>,
+    /// No new delivery begins (DL-4).
+    pub freeze: Option<Freeze>,
     /// What people asked for and is not answered yet, oldest first.
     pub requests: Vec<Request>,
 }
@@ -108,11 +112,12 @@ pub struct HeadRef {
     pub reconcilers: Vec<Reconciler>,
 }
 
+/// What is heard of the nodes that were ever heard from.
+pub type Nodes = BTreeMap<NodeId, NodeState>;
+
 /// What is heard of a node.
 #[derive(Debug, Clone, Default)]
 pub struct NodeState {
-    /// A session is open.
-    pub connected: bool,
     /// When the newest report was stored; none: never heard from (`expected`, DL-6).
     pub heard_at: Option<Timestamp>,
     /// The newest report.
@@ -148,13 +153,29 @@ pub struct Request {
     pub actor: String,
     /// What.
     pub verb: Verb,
-    /// Which delivery.
-    pub commit: CommitId,
+    /// Which delivery; none for a word about the whole fleet.
+    pub commit: Option<CommitId>,
+    /// Until when, of a freeze.
+    #[serde(default)]
+    pub until: Option<Timestamp>,
     /// Why, as the person says.
     pub why: String,
 }
 
-/// The orders that a person may give a delivery (DL-4).
+/// A freeze of the fleet (DL-4, FR-12).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Freeze {
+    /// Since when.
+    pub since: Timestamp,
+    /// Until when; none: until a person lifts it.
+    pub until: Option<Timestamp>,
+    /// Who.
+    pub actor: String,
+    /// Why.
+    pub why: String,
+}
+
+/// The orders that a person may give a delivery, or the fleet (DL-4).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verb {
@@ -170,4 +191,8 @@ pub enum Verb {
     Withdraw,
     /// The failed stage once more.
     Retry,
+    /// No new delivery of the fleet begins.
+    Freeze,
+    /// They begin again.
+    Lift,
 }

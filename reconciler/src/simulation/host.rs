@@ -10,12 +10,12 @@ use meshplan_schemas::declaration::Declaration;
 use meshplan_schemas::digest::Digest;
 use meshplan_schemas::epoch::{Epoch, epoch_to_run};
 use meshplan_schemas::fleet_list::UpdateClass;
-use meshplan_schemas::ident::{FleetName, NodeId, NodeName, ResourceName, RoleName};
+use meshplan_schemas::ident::{FleetName, ModuleName, NodeId, NodeName, ResourceName, RoleName};
 use meshplan_schemas::lifecycle::epoch::EpochState;
 use meshplan_schemas::maintenance::{Openness, Window, windows_of};
 use meshplan_schemas::policy;
 use meshplan_schemas::report::{
-    Cause, DeclarationState, DeclarationStatus, EpochStatus, Health, ProbeLine, Report,
+    Cause, DeclarationState, DeclarationStatus, EpochStatus, Health, ProbeLine, Report, RollbackVerdict,
 };
 use meshplan_schemas::resource::{Content, File, Kind};
 
@@ -64,6 +64,7 @@ pub(super) struct Host {
     epoch: Option<EpochStatus>,
     /// The epoch that did not stay last, 0 before.
     settled_epoch: u64,
+    rollbacks: Vec<RollbackVerdict>,
     counter: u64,
     boot: u32,
     heartbeat: Timestamp,
@@ -87,6 +88,7 @@ impl Host {
             running: None,
             epoch: None,
             settled_epoch: 0,
+            rollbacks: Vec::new(),
             counter: 0,
             boot: 1,
             heartbeat: now,
@@ -151,6 +153,26 @@ impl Host {
         self.breaks.iter().any(|bad| text.contains(bad.as_str()))
     }
 
+    /// Says which modules went back, as a host that knows them does.
+    fn blame(&mut self, declaration: &Declaration, why: &str, now: Timestamp) {
+        let to_blame = |module: &ModuleName| {
+            let of = declaration.resources.iter().filter(|r| r.name.module == *module);
+            of.map(serde_json::to_string)
+                .any(|text| text.is_ok_and(|text| self.is_broken_by(&text)))
+        };
+        let blamed = declaration.modules.iter().filter(|m| to_blame(&m.module));
+        self.rollbacks = blamed
+            .map(|m| RollbackVerdict {
+                component: m.module.to_string(),
+                from: m.digest.to_string(),
+                to: "the former content".to_owned(),
+                outcome: "rolled-back".to_owned(),
+                why: why.to_owned(),
+                at: now.as_second(),
+            })
+            .collect();
+    }
+
     fn windows(&self) -> Vec<Window> {
         let of_policy = || {
             let policy = policy::parse(&self.running.as_ref()?.policy).ok()?;
@@ -193,12 +215,9 @@ impl Host {
         match work {
             Work::Apply(d) => {
                 if self.is_broken_by(&serde_json::to_string(&d.resources).unwrap_or_default()) {
-                    self.declared(
-                        &d,
-                        DeclarationState::Reverted,
-                        "the probe web.answers says no",
-                        now,
-                    );
+                    let why = "the probe web.answers says no";
+                    self.declared(&d, DeclarationState::Reverted, why, now);
+                    self.blame(&d, why, now);
                 } else {
                     self.declared(&d, DeclarationState::AwaitingConfirm, "", now);
                     let deadline = after_secs(now, d.confirm_secs);
@@ -212,6 +231,7 @@ impl Host {
             }
             Work::Await(d, _) if self.linked => {
                 self.confirmed = Some(*d.clone());
+                self.rollbacks.clear();
                 self.declared(&d, DeclarationState::Confirmed, "", now);
             }
             Work::Await(d, deadline) if now < deadline => {
@@ -397,7 +417,7 @@ impl Host {
             restarts: 0,
             links: Vec::new(),
             filters: Vec::new(),
-            rollbacks: Vec::new(),
+            rollbacks: self.rollbacks.clone(),
             witness: 1,
             marks: meshplan_schemas::report::Marks::default(),
             stale: false,

@@ -60,6 +60,15 @@ pub enum Does {
     Forge(bool),
     /// The reconciler is killed and starts again, at once or later.
     Reconciler(Service),
+    /// A person freezes the fleet, for so long or until it is lifted.
+    Freeze {
+        /// How long.
+        time: Option<Duration>,
+        /// Why.
+        why: String,
+    },
+    /// A person lifts that.
+    Lift,
     /// A person's word about a delivery, by its number.
     Say {
         /// What.
@@ -143,7 +152,7 @@ pub struct ScriptError {
 }
 
 const WORDS: &str = "a step is one of: fleet, merge, advance, clock, power, cut-power, link, cut-link, break, sick, flap, mend, \
-    forge, reconciler, go, go-again, hold, stop, withdraw, retry, show, why";
+    forge, reconciler, go, go-again, hold, stop, withdraw, retry, freeze, lift, show, why";
 
 impl Script {
     /// Understands a script. Empty lines, lines that begin with `#`, and what comes after [`EXPECTED`] are no steps.
@@ -264,6 +273,16 @@ fn step(line: &str) -> Result<Does, String> {
         "stop" => say(Verb::Stop),
         "withdraw" => say(Verb::Withdraw),
         "retry" => say(Verb::Retry),
+        "freeze" => {
+            let (time, why) = match rest.strip_prefix("for ").map(split) {
+                Some((time, why)) => (Some(duration(time)?), why),
+                None => (None, rest),
+            };
+            let why = why.to_owned();
+            Ok(Does::Freeze { time, why })
+        }
+        "lift" if rest.is_empty() => Ok(Does::Lift),
+        "lift" => Err("`lift`, and nothing more".to_owned()),
         "show" => {
             let (what, number) = split(rest);
             match what {

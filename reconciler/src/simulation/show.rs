@@ -119,11 +119,10 @@ pub(super) async fn why(world: &World, which: &str) -> Result<Vec<String>, Troub
     let Some(roster) = world.health.roster() else {
         return Err(Trouble::Step("there is no fleet yet".to_owned()));
     };
-    let mut heard: std::collections::BTreeMap<_, _> = world.store()?.nodes().await?.into_iter().collect();
-    for host in world.hosts.values().filter(|host| host.reachable()) {
-        heard.entry(host.id).or_default().connected = true;
-    }
-    let views = page::nodes(&roster, &heard);
+    let heard = world.store()?.nodes().await?;
+    let hosts = world.hosts.values().filter(|host| host.reachable());
+    let connected = hosts.map(|host| host.id).collect();
+    let views = page::nodes(&roster, &heard, &connected);
     let node = views.iter().find(|view| view.name == which);
     let node = node.ok_or_else(|| Trouble::Step(format!("there is no machine {which}")))?;
     Ok(answer(&why_node(node, walking, world.now())))

@@ -15,7 +15,7 @@ use meshplan_schemas::declaration::Declaration;
 use meshplan_schemas::digest::Digest;
 use meshplan_schemas::envelope::{Envelope, SoftSigner};
 use meshplan_schemas::epoch::Epoch;
-use meshplan_schemas::ident::{FleetName, KeyId, NodeId};
+use meshplan_schemas::ident::{CommitId, FleetName, KeyId, NodeId};
 use meshplan_schemas::report::Cause;
 use tempfile::TempDir;
 use tokio::task::JoinHandle;
@@ -36,7 +36,7 @@ use crate::pass::{Engine, Signers};
 use crate::pure::compose::compose_tree;
 use crate::pure::decide::{Contents, Settings};
 use crate::pure::hearing::Hearing;
-use crate::pure::snapshot::Request;
+use crate::pure::snapshot::{Request, Verb};
 
 /// When every rehearsal begins: a Monday morning.
 const BEGINS: &str = "2026-11-30T08:00:00Z";
@@ -243,24 +243,17 @@ impl World {
             Does::Say { verb, delivery, why } => {
                 let commit = self.forge.numbered(*delivery);
                 let commit = commit.ok_or_else(|| Trouble::Step(format!("there is no commit {delivery}")))?;
-                self.requests += 1;
-                let id = format!("request {}", self.requests);
-                let request = Request {
-                    id: id.clone(),
-                    at: self.now(),
-                    actor: "dana".to_owned(),
-                    verb: *verb,
-                    commit: commit.id,
-                    why: why.clone(),
-                };
-                self.store()?.add_request(&request).await?;
-                self.wake();
-                self.settle(&mut said).await?;
-                let answer = self.store()?.answer(&id).await?;
-                said.push(format!(
-                    "answer: {}",
-                    answer.unwrap_or_else(|| "nobody answers".to_owned())
-                ));
+                self.ask(*verb, Some(commit.id), None, why, &mut said).await?;
+                return Ok(said);
+            }
+            Does::Freeze { time, why } => {
+                let time = time.and_then(|time| jiff::SignedDuration::try_from(time).ok());
+                let until = time.and_then(|time| self.now().checked_add(time).ok());
+                self.ask(Verb::Freeze, None, until, why, &mut said).await?;
+                return Ok(said);
+            }
+            Does::Lift => {
+                self.ask(Verb::Lift, None, None, "", &mut said).await?;
                 return Ok(said);
             }
             Does::Show(what) => return show::show(self, what).await,
@@ -268,6 +261,37 @@ impl World {
         }
         self.settle(&mut said).await?;
         Ok(said)
+    }
+
+    /// A person asks for something, and is answered.
+    async fn ask(
+        &mut self,
+        verb: Verb,
+        commit: Option<CommitId>,
+        until: Option<Timestamp>,
+        why: &str,
+        said: &mut Vec<String>,
+    ) -> Result<(), Trouble> {
+        self.requests += 1;
+        let id = format!("request {}", self.requests);
+        let request = Request {
+            id: id.clone(),
+            at: self.now(),
+            actor: "dana".to_owned(),
+            verb,
+            commit,
+            until,
+            why: why.to_owned(),
+        };
+        self.store()?.add_request(&request).await?;
+        self.wake();
+        self.settle(said).await?;
+        let answer = self.store()?.answer(&id).await?;
+        said.push(format!(
+            "answer: {}",
+            answer.unwrap_or_else(|| "nobody answers".to_owned())
+        ));
+        Ok(())
     }
 
     /// The first commit, and who serves it.

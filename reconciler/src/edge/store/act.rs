@@ -289,6 +289,12 @@ async fn put_state(tx: &mut Tx, act: &Act) -> Result<(), StoreError> {
             None => tx.run(UNASSIGN, args![node, scope]).await?,
         };
     }
+    if let Some(freeze) = &act.freeze {
+        // none is stored as such: it was lifted
+        const FREEZE: &str = "INSERT INTO meta (key, value) VALUES ('freeze', $1) \
+            ON CONFLICT (key) DO UPDATE SET value = excluded.value";
+        tx.run(FREEZE, args![json(freeze)?]).await?;
+    }
     for (scope, content) in &act.accepted {
         tx.run(ACCEPT, args![scope.to_string(), json(content)?]).await?;
     }

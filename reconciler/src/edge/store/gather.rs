@@ -1,16 +1,14 @@
 //! What a pass may know, read at one moment: the snapshot.
 
-use std::collections::BTreeMap;
-
 use meshplan_schemas::envelope::Envelope;
 use meshplan_schemas::fleet_list::FleetHead;
-use meshplan_schemas::ident::{CommitId, NodeId};
+use meshplan_schemas::ident::CommitId;
 
 use super::cell::cell;
 use super::db::{Tx, args};
 use super::{Store, StoreError, act};
 use crate::pure::delivery::Delivery;
-use crate::pure::snapshot::{HeadRef, NodeState, Snapshot};
+use crate::pure::snapshot::{Freeze, HeadRef, Snapshot};
 
 /// The lease's term until there is a lease (LK-6).
 const TERM: u64 = 1;
@@ -19,7 +17,7 @@ const OUTSTANDING: &str = "SELECT commit_id, doc FROM deliveries WHERE commit_id
     (SELECT substr(key, 13) FROM meta WHERE key >= 'outstanding:' AND key < 'outstanding;')";
 
 impl Store {
-    /// Everything that a pass may know, as of one moment; `connected` is false everywhere: the caller knows sessions.
+    /// Everything that a pass may know, as of one moment; nobody is `connected`: the caller knows sessions.
     ///
     /// Beside the deliveries that are not final and the newest final one it holds those that open requests speak of,
     /// and those that were taken back and are not on every machine yet.
@@ -32,7 +30,7 @@ impl Store {
             counters: act::counters(&mut tx).await?,
             term: TERM,
             head: head(&mut tx).await?,
-            nodes: nodes(&mut tx).await?,
+            nodes: self.inner.heard.read(&mut tx).await?,
             ..Snapshot::default()
         };
         deliveries(&mut tx, &mut snapshot).await?;
@@ -62,6 +60,14 @@ impl Store {
         }
         let request: Option<(String,)> = self.db().row(REQUEST, args![]).await?;
         Ok(request.is_some())
+    }
+
+    /// The freeze of the fleet as it was last set, whether its time is over or not.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub async fn freeze(&self) -> Result<Option<Freeze>, StoreError> {
+        freeze(&mut self.db().begin_read().await?).await
     }
 
     /// A content by its digest.
@@ -97,30 +103,6 @@ async fn head(tx: &mut Tx) -> Result<Option<HeadRef>, StoreError> {
     }))
 }
 
-/// What is heard of each node.
-pub(super) async fn nodes(tx: &mut Tx) -> Result<BTreeMap<NodeId, NodeState>, StoreError> {
-    const SQL: &str = "SELECT node, report, heard_at, look, look_at FROM nodes";
-    let rows: Vec<NodeRow> = tx.rows(SQL, args![]).await?;
-    rows.into_iter().map(node).collect()
-}
-
-type NodeRow = (String, String, i64, Option<String>, Option<i64>);
-
-fn node((node, report, heard_at, look, look_at): NodeRow) -> Result<(NodeId, NodeState), StoreError> {
-    let state = NodeState {
-        connected: false,
-        heard_at: Some(cell("nodes", "heard_at", &node).time(heard_at)?),
-        report: Some(cell("nodes", "report", &node).json(&report)?),
-        look: look
-            .map(|look| cell("nodes", "look", &node).json(&look))
-            .transpose()?,
-        look_at: look_at
-            .map(|at| cell("nodes", "look_at", &node).time(at))
-            .transpose()?,
-    };
-    Ok((cell("nodes", "node", &node).parse(&node)?, state))
-}
-
 async fn deliveries(tx: &mut Tx, snapshot: &mut Snapshot) -> Result<(), StoreError> {
     const OPEN: &str = "SELECT commit_id, doc FROM deliveries \
         WHERE state IN ('proposed', 'held', 'delivering', 'rolling-back')";
@@ -136,11 +118,12 @@ async fn deliveries(tx: &mut Tx, snapshot: &mut Snapshot) -> Result<(), StoreErr
     let mut rows: Vec<(String, String)> = tx.rows(OPEN, args![]).await?;
     rows.extend(tx.row::<(String, String)>(NEWEST_FINAL, args![]).await?);
     rows.extend(tx.rows::<(String, String)>(OUTSTANDING, args![]).await?);
-    for request in &snapshot.requests {
-        rows.extend(
-            tx.row::<(String, String)>(ONE, args![request.commit.as_str()])
-                .await?,
-        );
+    for commit in snapshot
+        .requests
+        .iter()
+        .filter_map(|request| request.commit.as_ref())
+    {
+        rows.extend(tx.row::<(String, String)>(ONE, args![commit.as_str()]).await?);
     }
     for (commit, doc) in rows {
         let delivery: Delivery = cell("deliveries", "doc", &commit).json(&doc)?;
@@ -150,7 +133,17 @@ async fn deliveries(tx: &mut Tx, snapshot: &mut Snapshot) -> Result<(), StoreErr
     Ok(())
 }
 
+async fn freeze(tx: &mut Tx) -> Result<Option<Freeze>, StoreError> {
+    const SQL: &str = "SELECT value FROM meta WHERE key = 'freeze'";
+    let row: Option<(String,)> = tx.row(SQL, args![]).await?;
+    row.map_or(Ok(None), |(freeze,)| {
+        cell("meta", "value", &"freeze").json(&freeze)
+    })
+}
+
 async fn state(tx: &mut Tx, snapshot: &mut Snapshot) -> Result<(), StoreError> {
+    snapshot.freeze = freeze(tx).await?;
+
     let rows: Vec<(String, String)> = tx.rows("SELECT scope, doc FROM accepted", args![]).await?;
     for (scope, doc) in rows {
         let content = cell("accepted", "doc", &scope).json(&doc)?;

@@ -1,16 +1,17 @@
 //! What people read and write: deliveries with their transitions, nodes, requests with their answers, invitations.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use meshplan_schemas::ident::{CommitId, NodeId};
+use meshplan_schemas::ident::CommitId;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::cell::{cell, json};
 use super::db::args;
-use super::{Store, StoreError, gather};
+use super::{Store, StoreError};
 use crate::pure::delivery::{Delivery, Transition};
-use crate::pure::snapshot::{NodeState, Request};
+use crate::pure::snapshot::{Nodes, Request};
 
 /// Why no delivery goes by a text.
 #[derive(Debug, thiserror::Error)]
@@ -120,13 +121,13 @@ impl Store {
             .collect()
     }
 
-    /// What is heard of each node; `connected` is false everywhere.
+    /// What is heard of each node.
     ///
     /// # Errors
     /// [`StoreError`].
-    pub async fn nodes(&self) -> Result<Vec<(NodeId, NodeState)>, StoreError> {
+    pub async fn nodes(&self) -> Result<Arc<Nodes>, StoreError> {
         let mut tx = self.db().begin_read().await?;
-        Ok(gather::nodes(&mut tx).await?.into_iter().collect())
+        self.inner.heard.read(&mut tx).await
     }
 
     /// Takes down what a person asks for; the same id again changes nothing.

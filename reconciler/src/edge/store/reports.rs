@@ -15,7 +15,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::cell::{int, json};
 use super::db::{Tx, args};
-use super::{Store, StoreError};
+use super::{Store, StoreError, heard};
 use crate::edge::activation::Waker;
 
 /// The most reports in one transaction.
@@ -128,8 +128,9 @@ async fn put(store: &Store, batch: &[Item]) -> Result<Vec<Taken>, StoreError> {
     let mut answers = Vec::with_capacity(batch.len());
     let mut nodes = BTreeSet::new();
     let mut tx = store.db().begin_write().await?;
+    let mut change = None;
     for item in batch {
-        answers.push(put_one(&mut tx, item, now).await?);
+        answers.push(put_one(&mut tx, item, now, &mut change).await?);
         nodes.insert(item.node);
     }
     for node in nodes {
@@ -141,16 +142,18 @@ async fn put(store: &Store, batch: &[Item]) -> Result<Vec<Taken>, StoreError> {
     Ok(answers)
 }
 
-async fn put_one(tx: &mut Tx, item: &Item, now: i64) -> Result<Taken, StoreError> {
+/// `change` is that of the transaction, counted with the first report that is new.
+async fn put_one(tx: &mut Tx, item: &Item, now: i64, change: &mut Option<i64>) -> Result<Taken, StoreError> {
     const INSERT: &str = "INSERT INTO reports (node, counter, envelope, received_at) VALUES ($1, $2, $3, $4) \
         ON CONFLICT DO NOTHING";
     const FORMER: &str = "SELECT envelope FROM reports WHERE node = $1 AND counter = $2";
-    const NEWEST: &str = "INSERT INTO nodes (node, counter, instance, boot_id, report, heard_at) \
-        VALUES ($1, $2, $3, $4, $5, $6) \
+    const NEWEST: &str = "INSERT INTO nodes (node, counter, instance, boot_id, report, heard_at, change) \
+        VALUES ($1, $2, $3, $4, $5, $6, $7) \
         ON CONFLICT (node) DO UPDATE SET counter = excluded.counter, instance = excluded.instance, \
-        boot_id = excluded.boot_id, report = excluded.report, heard_at = excluded.heard_at \
+        boot_id = excluded.boot_id, report = excluded.report, heard_at = excluded.heard_at, \
+        change = excluded.change \
         WHERE excluded.counter > nodes.counter";
-    const LOOK: &str = "UPDATE nodes SET look = $2, look_counter = $3, look_at = $4 \
+    const LOOK: &str = "UPDATE nodes SET look = $2, look_counter = $3, look_at = $4, change = $5 \
         WHERE node = $1 AND (look_counter IS NULL OR look_counter < $3)";
     // no node gets there by counting; one that claims to is not to hold up the others in its batch
     let Ok(counter) = int(item.counter) else {
@@ -165,12 +168,24 @@ async fn put_one(tx: &mut Tx, item: &Item, now: i64) -> Result<Taken, StoreError
             _ => Taken::Conflict,
         });
     }
+    let change = match *change {
+        Some(change) => change,
+        None => *change.insert(heard::change(tx).await?),
+    };
     let report = json(&item.report)?;
     let (instance, boot_id) = (item.report.instance.as_str(), item.report.boot_id.as_str());
-    let row = args![node.clone(), counter, instance, boot_id, report.clone(), now];
+    let row = args![
+        node.clone(),
+        counter,
+        instance,
+        boot_id,
+        report.clone(),
+        now,
+        change
+    ];
     tx.run(NEWEST, row).await?;
     if matches!(item.report.cause, Cause::Look(_)) {
-        tx.run(LOOK, args![node, report, counter, now]).await?;
+        tx.run(LOOK, args![node, report, counter, now, change]).await?;
     }
     Ok(Taken::Stored)
 }

@@ -13,7 +13,7 @@ use crate::pure::act::{Act, Look};
 use crate::pure::compose::Composed;
 use crate::pure::delivery::{Delivery, Transition};
 use crate::pure::scope::Scope;
-use crate::pure::snapshot::{Assignment, ContentRef, Counters, StandingEpoch};
+use crate::pure::snapshot::{Assignment, ContentRef, Counters, Freeze, StandingEpoch};
 
 /// An act that is being made.
 #[derive(Debug)]
@@ -30,6 +30,8 @@ pub(super) struct Draft<'a> {
     touched: BTreeSet<CommitId>,
     /// The epochs that stand now, newest first.
     pub(super) epochs: Vec<StandingEpoch>,
+    /// The freeze of the fleet as it is now.
+    pub(super) freeze: Option<Freeze>,
 }
 
 impl<'a> Draft<'a> {
@@ -41,6 +43,7 @@ impl<'a> Draft<'a> {
             deliveries: known.snapshot.deliveries.clone(),
             touched: BTreeSet::new(),
             epochs: known.snapshot.epochs.clone(),
+            freeze: known.snapshot.freeze.clone(),
         }
     }
 
@@ -82,6 +85,12 @@ impl<'a> Draft<'a> {
 
     pub(super) fn record(&mut self, transition: Transition) {
         self.act.transitions.push(transition);
+    }
+
+    /// Freezes the fleet, or lifts that.
+    pub(super) fn set_freeze(&mut self, freeze: Option<Freeze>) {
+        self.freeze.clone_from(&freeze);
+        self.act.freeze = Some(freeze);
     }
 
     /// Draws the number of the next order of declarations.

@@ -9,7 +9,7 @@ use meshplan_schemas::document::PlanDoc;
 use meshplan_schemas::ident::{CommitId, NodeId};
 
 use super::waiting::plan::{new_walk, plan_for};
-use super::walk::selection::{resolve, select};
+use super::walk::selection::{Selection, resolve, select};
 use crate::pure::compose::Composed;
 use crate::pure::delivery::{Leg, StageRun};
 
@@ -54,7 +54,11 @@ pub fn forecast<'a>(tree: &'a Composed, legs: &[Leg]) -> Forecast<'a> {
             batch: None,
             ..run.clone()
         };
-        let (taken, line) = select(&commit, tree, &whole, &left);
+        let Selection {
+            machines: taken,
+            line,
+            ..
+        } = select(&commit, tree, &whole, None, &left);
         let waves = match run.batch {
             Some(batch) if run.select.rest => taken.len().div_ceil(resolve(batch, taken.len()).max(1)),
             _ => usize::from(!taken.is_empty()),

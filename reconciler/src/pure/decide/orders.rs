@@ -9,8 +9,8 @@ use meshplan_schemas::ident::NodeId;
 use meshplan_schemas::limits::SCHEMA;
 use meshplan_schemas::merkle;
 
+use super::DecideError;
 use super::draft::Draft;
-use super::{DecideError, walk};
 use crate::pure::act::Order;
 use crate::pure::compose::Composed;
 use crate::pure::delivery::{Delivery, Leg, Reached};
@@ -19,7 +19,7 @@ use crate::pure::journal::HEAD;
 use crate::pure::scope::Scope;
 use crate::pure::snapshot::{ContentRef, StandingEpoch};
 use declarations::{Urgency, declare, policy_on};
-use epochs::{abort, release};
+use epochs::{Aborted, abort, release};
 
 mod declarations;
 mod epochs;
@@ -119,16 +119,17 @@ pub(super) fn stage(
         return Ok(sent);
     };
     let affected: BTreeSet<NodeId> = policy.nodes.keys().copied().collect();
-    let canaries: BTreeSet<NodeId> = walk::ordered(delivery).union(machines).copied().collect();
-    if !last && canaries.is_disjoint(&affected) {
+    if !last && machines.is_disjoint(&affected) {
         note_reached(delivery, tree, machines, sequence, 0);
         return Ok(sent);
     }
     let (targeting, phase) = if last {
         (Targeting::everyone(), Phase::Release)
     } else {
-        (Targeting::nodes(canaries.into_iter().collect()), Phase::Canary)
+        addressed(delivery, machines)
     };
+    let reached = affected.iter().filter(|id| addresses(&targeting, tree, **id));
+    let reached: BTreeSet<NodeId> = reached.copied().collect();
     let number = release(draft, delivery, tree, targeting, phase)?;
     for (id, entry) in &mut sent {
         if affected.contains(id) {
@@ -136,11 +137,44 @@ pub(super) fn stage(
         }
     }
     note_reached(delivery, tree, machines, sequence, number);
-    if last {
-        // An order to everyone has reached everyone whom it changes, heard from or not (DL-7).
-        note_reached(delivery, tree, &affected, sequence, number);
-    }
+    // An order has reached everyone whom it addresses and changes, heard from or not (DL-7).
+    note_reached(delivery, tree, &reached, sequence, number);
     Ok(sent)
+}
+
+/// Whom the epoch of the stage in hand addresses, and its phase. A stage that is a group is one in the order too, so that
+/// no order lists thousands of names (DL-6, RO-2); what addresses the machines of stages before it stands beside it. One
+/// that names its machines names those of such stages before it with them.
+fn addressed(delivery: &Delivery, machines: &BTreeSet<NodeId>) -> (Targeting, Phase) {
+    let walk = delivery.walk.as_ref();
+    let stage = walk.and_then(|walk| walk.stages.get(walk.current));
+    if let Some(group) = stage.and_then(|stage| stage.group.clone()) {
+        return (group, phase(delivery));
+    }
+    let before = walk.iter().flat_map(|walk| walk.stages.iter().take(walk.current));
+    let named = before.filter(|stage| stage.group.is_none());
+    let mut names: BTreeSet<NodeId> = named.flat_map(|stage| stage.machines.keys().copied()).collect();
+    names.extend(machines);
+    (Targeting::nodes(names.into_iter().collect()), phase(delivery))
+}
+
+/// The phase of the stage in hand: waves release (RO-2).
+fn phase(delivery: &Delivery) -> Phase {
+    let stage = delivery
+        .walk
+        .as_ref()
+        .and_then(|walk| walk.stages.get(walk.current));
+    if stage.is_some_and(|stage| stage.select.rest) {
+        Phase::Release
+    } else {
+        Phase::Canary
+    }
+}
+
+/// Whether a node of the tree is addressed.
+fn addresses(targeting: &Targeting, tree: &Composed, node: NodeId) -> bool {
+    let roles = tree.nodes.get(&node).map_or(&[][..], |of| of.roles.as_slice());
+    targeting.addresses(node, roles)
 }
 
 /// The policy leg, when it needs epochs: it changes the accepted text, or epochs of another text stand (a walk that
@@ -288,16 +322,13 @@ pub(super) fn again(
     };
     let sequence = declare(draft, delivery, &nodes, Urgency::Ordinary)?;
     let addressed = changed_policy(delivery, &draft.epochs).is_some_and(in_leg);
-    let walk = delivery
-        .walk
-        .as_ref()
-        .map_or((0, false), |w| (w.epoch, w.released));
-    let epoch = match (addressed, walk) {
-        (true, (newest, released)) if newest > 0 => {
-            let standing = draft.epochs.iter().find(|e| e.epoch == newest);
+    let newest = delivery.walk.as_ref().map_or(0, |w| w.epoch);
+    let epoch = match addressed {
+        true if newest > 0 => {
+            let mut standing = draft.epochs.iter();
+            let standing = standing.find(|e| addresses(&e.targeting, tree, node));
             let targeting = standing.map_or_else(Targeting::everyone, |e| e.targeting.clone());
-            let phase = if released { Phase::Release } else { Phase::Canary };
-            release(draft, delivery, tree, targeting, phase)?
+            release(draft, delivery, tree, targeting, phase(delivery))?
         }
         _ => 0,
     };
@@ -322,8 +353,8 @@ pub(super) fn back_again(
     // Where a newer epoch stands, the former policy is that one's business.
     let newest = draft.epochs.first().map_or(0, |e| e.epoch);
     let ours = delivery.walk.as_ref().is_some_and(|w| w.epoch == newest);
-    let epoch = if addressed.is_empty() || !ours {
-        0
+    let aborted = if addressed.is_empty() || !ours {
+        Aborted::default()
     } else {
         abort(draft, delivery)?
     };
@@ -334,27 +365,35 @@ pub(super) fn back_again(
         if declared.contains(id) {
             entry.return_sequence = sequence;
         }
-        if entry.return_epoch > 0 && epoch > 0 {
+        if let Some(epoch) = aborted.for_node(*id)
+            && entry.return_epoch > 0
+        {
             entry.return_epoch = epoch;
         }
     }
     Ok(())
 }
 
-/// Orders the proven content again on every machine that was reached, under newer numbers (DL-7).
-pub(super) fn back(draft: &mut Draft<'_>, delivery: &mut Delivery) -> Result<(), DecideError> {
+/// Orders the proven content again on every machine that was reached, under newer numbers (DL-7): of all legs, or of
+/// these alone. The machines that got another declaration by it.
+pub(super) fn back(
+    draft: &mut Draft<'_>,
+    delivery: &mut Delivery,
+    only: Option<&BTreeSet<Scope>>,
+) -> Result<BTreeSet<NodeId>, DecideError> {
     let Some(reached) = delivery
         .walk
         .as_ref()
         .map(|w| w.reached.keys().copied().collect::<BTreeSet<_>>())
     else {
-        return Ok(());
+        return Ok(BTreeSet::new());
     };
     let mut declared = BTreeSet::new();
     for leg in delivery
         .legs
         .iter()
         .filter(|l| !matches!(l.scope, Scope::List | Scope::Gate))
+        .filter(|l| only.is_none_or(|only| only.contains(&l.scope)))
     {
         for id in leg.nodes.keys().filter(|id| reached.contains(id)) {
             let proven = draft.assignment(*id, &leg.scope).and_then(|a| a.proven.clone());
@@ -370,17 +409,26 @@ pub(super) fn back(draft: &mut Draft<'_>, delivery: &mut Delivery) -> Result<(),
         }
     }
     let sequence = declare(draft, delivery, &declared, Urgency::Urgent)?;
-    let epoch = abort(draft, delivery)?;
+    let aborted = if only.is_none_or(|only| only.contains(&Scope::Policy)) {
+        abort(draft, delivery)?
+    } else {
+        Aborted::default()
+    };
     let affected: BTreeSet<NodeId> = changed_policy(delivery, &draft.epochs)
         .map(|leg| leg.nodes.keys().copied().collect())
         .unwrap_or_default();
     let Some(walk) = delivery.walk.as_mut() else {
-        return Ok(());
+        return Ok(declared);
     };
     for (id, entry) in &mut walk.reached {
-        entry.return_sequence = if declared.contains(id) { sequence } else { 0 };
-        entry.return_epoch = if affected.contains(id) { epoch } else { 0 };
+        // What a leg that was taken back before was ordered still counts.
+        if declared.contains(id) {
+            entry.return_sequence = sequence;
+        }
+        if let Some(epoch) = aborted.for_node(*id).filter(|_| affected.contains(id)) {
+            entry.return_epoch = epoch;
+        }
         entry.returned = entry.return_sequence == 0 && entry.return_epoch == 0;
     }
-    Ok(())
+    Ok(declared)
 }

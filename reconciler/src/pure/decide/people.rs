@@ -6,7 +6,7 @@ use meshplan_schemas::lifecycle::delivery::{Code, State};
 
 use super::DecideError;
 use super::draft::Draft;
-use super::{orders, waiting, walk};
+use super::{freeze, orders, waiting, walk};
 use crate::pure::delivery::{Delivery, MachineRun, Step, VerdictWord};
 use crate::pure::snapshot::{Request, Verb};
 
@@ -14,9 +14,15 @@ use crate::pure::snapshot::{Request, Verb};
 pub(super) fn answer(draft: &mut Draft<'_>) -> Result<(), DecideError> {
     let requests = draft.known.snapshot.requests.clone();
     for request in &requests {
-        let answer = match draft.deliveries.get(&request.commit).cloned() {
-            None => "refused: there is no such delivery, or it was archived".to_owned(),
-            Some(mut delivery) => {
+        let delivery = request
+            .commit
+            .as_ref()
+            .and_then(|commit| draft.deliveries.get(commit));
+        let answer = match (request.verb, delivery.cloned()) {
+            (Verb::Freeze, _) => freeze::freeze(draft, request),
+            (Verb::Lift, _) => freeze::lift(draft, request),
+            (_, None) => "refused: there is no such delivery, or it was archived".to_owned(),
+            (_, Some(mut delivery)) => {
                 let answer = obey(draft, &mut delivery, request)?;
                 draft.put(delivery);
                 answer
@@ -106,6 +112,7 @@ fn obey(draft: &mut Draft<'_>, delivery: &mut Delivery, request: &Request) -> Re
             Ok(format!("{} tries the stage once more", delivery.name))
         }
         (Verb::Retry, _) => refused("only a walk that is held has a stage to retry"),
+        (Verb::Freeze | Verb::Lift, _) => refused("that is a word about the whole fleet"),
     }
 }
 

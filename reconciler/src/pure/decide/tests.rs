@@ -1,11 +1,15 @@
 //! The engine in a small world: a snapshot that acts are applied to, and hosts that answer as a test says.
 
 mod answers;
+mod apart;
+mod beside;
+mod freeze;
 mod guards;
 mod host;
 mod proven;
 mod sizes;
 mod stories;
 mod traps;
+mod waves;
 mod windows;
 mod world;

@@ -9,16 +9,19 @@ use meshplan_schemas::ident::{CommitId, DeliveryName, NodeId};
 use meshplan_schemas::lifecycle::delivery::{Code, State};
 
 use super::draft::Draft;
-use super::{DecideError, Tree, orders, walk, windows};
+use super::{DecideError, Tree, freeze, orders, walk, windows};
 use crate::pure::compose::Composed;
 use crate::pure::compose::former::Former;
 use crate::pure::delivery::{Delivery, Inherited, Transition};
 use crate::pure::diff::{self, Beside, Diff};
 use crate::pure::scope::Scope;
+use crate::pure::snapshot::Freeze;
 
+use beside::{in_the_way, leave_to_others};
 use plan::{gate_facts, new_walk, plan_for};
 
 mod away;
+mod beside;
 mod former_checks;
 pub(super) mod plan;
 mod removals;
@@ -180,14 +183,14 @@ fn supersede(draft: &mut Draft<'_>, older: &CommitId, newer: &CommitId) -> Resul
 fn judge_newest(draft: &mut Draft<'_>, delivery: &mut Delivery) -> Result<(), DecideError> {
     let tree = match draft.known.trees.get(&delivery.commit) {
         Some(Tree::Composed(tree)) => Arc::clone(tree),
-        Some(Tree::Gone(why)) => return freeze(draft, delivery, why.clone()),
+        Some(Tree::Gone(why)) => return never_an_order(draft, delivery, why.clone()),
         None | Some(Tree::Invalid(_)) => return Ok(()),
     };
     if tree.nodes.is_empty()
         && draft.known.snapshot.accepted.contains_key(&Scope::List)
         && fleet_had_nodes(draft)
     {
-        return freeze(
+        return never_an_order(
             draft,
             delivery,
             "the tree declares no node and the fleet has some".to_owned(),
@@ -203,13 +206,17 @@ fn judge_newest(draft: &mut Draft<'_>, delivery: &mut Delivery) -> Result<(), De
     if diff.legs.is_empty() {
         return nothing_to_do(draft, delivery);
     }
+    if leave_to_others(draft, delivery) && delivery.legs.is_empty() {
+        // All that it changes is on its way already: with that walk's end there is nothing left to do, or all of it.
+        return Ok(());
+    }
     // Nobody is absent in the first two report intervals: hosts are on their way back (RO-8).
     let calm = draft.calm_until(tree.fleet.heartbeat_secs);
     if draft.now() < calm && changes_somebody_heard(draft, delivery) {
         draft.due(calm);
         return Ok(());
     }
-    let plan = plan_for(&tree, &diff.legs);
+    let plan = plan_for(&tree, &delivery.legs);
     delivery.plan = plan.map(|plan| plan.name.clone());
     let held = hold(draft, delivery, &tree, plan, &diff);
     match (delivery.state, held) {
@@ -269,7 +276,7 @@ fn fleet_had_nodes(draft: &Draft<'_>) -> bool {
 }
 
 /// Never an order: held, and the fleet with it, until a person lifts it (FR-12).
-fn freeze(draft: &mut Draft<'_>, delivery: &mut Delivery, why: String) -> Result<(), DecideError> {
+fn never_an_order(draft: &mut Draft<'_>, delivery: &mut Delivery, why: String) -> Result<(), DecideError> {
     if delivery.state == State::Held {
         return Ok(());
     }
@@ -284,14 +291,14 @@ fn freeze(draft: &mut Draft<'_>, delivery: &mut Delivery, why: String) -> Result
         );
     }
     let reason = format!("{why}; nothing is removed on its word, a person must say what is meant");
-    draft.transit(
-        delivery,
-        State::Held,
-        Code::Freeze,
-        RECONCILER,
-        reason,
-        Vec::new(),
-    )
+    draft.set_freeze(Some(Freeze {
+        since: draft.now(),
+        until: None,
+        actor: RECONCILER.to_owned(),
+        why: format!("{}: {why}", delivery.name),
+    }));
+    let facts = vec![(freeze::TRAILER.to_owned(), "until lifted".to_owned())];
+    draft.transit(delivery, State::Held, Code::Freeze, RECONCILER, reason, facts)
 }
 
 fn nothing_to_do(draft: &mut Draft<'_>, delivery: &mut Delivery) -> Result<(), DecideError> {
@@ -318,19 +325,6 @@ fn nothing_to_do(draft: &mut Draft<'_>, delivery: &mut Delivery) -> Result<(), D
         reason,
         Vec::new(),
     )
-}
-
-/// The delivery that has begun and is not over; another one waits for it (DL-3).
-fn in_the_way(draft: &Draft<'_>, delivery: &Delivery) -> Option<CommitId> {
-    draft
-        .deliveries
-        .values()
-        .filter(|d| d.commit != delivery.commit)
-        .find(|d| {
-            matches!(d.state, State::Delivering | State::RollingBack)
-                || (d.state == State::Held && d.has_begun())
-        })
-        .map(|d| d.commit.clone())
 }
 
 /// A walk that is held gives way to a newer commit; one that moves is waited for.
@@ -422,6 +416,12 @@ fn hold(
     if delivery.person_hold {
         return Some((Code::PersonHold, "a person said hold".to_owned()));
     }
+    if let Some((words, until)) = freeze::in_force(draft).map(|freeze| (freeze.words(), freeze.until)) {
+        if let Some(until) = until {
+            draft.due(until);
+        }
+        return Some((Code::Freeze, words));
+    }
     if let Some(plan) = plan {
         if let Check::Named(names) = &plan.check {
             let reason = format!(
@@ -458,7 +458,8 @@ fn bounds(draft: &Draft<'_>, delivery: &Delivery, plan: Option<&PlanDoc>) -> Vec
 fn opens_by_itself(code: Code) -> bool {
     matches!(
         code,
-        Code::Absent | Code::Window | Code::RetireGate | Code::Signatures
+        // Whatever froze the fleet: it does not any more.
+        Code::Absent | Code::Window | Code::Freeze | Code::RetireGate | Code::Signatures
     )
 }
 
@@ -484,6 +485,7 @@ pub(super) fn begin_on_word(
         return Ok(Some("its content failed before: `go --again` tries it once more"));
     }
     take(delivery, &diff);
+    leave_to_others(draft, delivery);
     if delivery.legs.is_empty() {
         return Ok(Some("there is nothing left to deliver of it"));
     }

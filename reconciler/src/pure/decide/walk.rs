@@ -11,20 +11,20 @@ use super::draft::Draft;
 use super::look::{self, Seen};
 use super::{DecideError, Tree, after_secs, orders, windows};
 use crate::pure::compose::Composed;
-use crate::pure::delivery::{
-    AbortCause, Delivery, MachineRun, OnTrouble, StageRun, Step, Verdict, VerdictWord,
-};
-use crate::pure::scope::Scope;
-use crate::pure::snapshot::{ContentRef, KnownBad};
+use crate::pure::delivery::{Delivery, MachineRun, StageRun, Step, Verdict, VerdictWord};
+use crate::pure::snapshot::ContentRef;
 pub(super) use back::roll_back;
 use back::{come_back, serve_outstanding};
-use selection::{as_number, candidates, resolve, select};
+use selection::{Selection, as_number, candidates, select};
 pub(super) use story::story;
 pub use story::{in_words, summary, word};
+use trouble::{answer, trouble};
 
+mod apart;
 mod back;
 pub(super) mod selection;
 mod story;
+mod trouble;
 
 const RECONCILER: &str = "reconciler";
 
@@ -106,7 +106,16 @@ fn open(draft: &mut Draft<'_>, delivery: &mut Delivery, tree: &Arc<Composed>) ->
     }
     let current = walk.current;
     let candidates = candidates(draft, delivery, walk);
-    let (machines, line) = select(&delivery.commit, tree, &walk.stages[current], &candidates);
+    let mut shares = walk
+        .stages
+        .iter()
+        .filter_map(|stage| stage.group.as_ref()?.share.as_ref());
+    let salt = shares.next().map(|share| share.salt.as_str());
+    let Selection {
+        machines,
+        group,
+        line,
+    } = select(&delivery.commit, tree, &walk.stages[current], salt, &candidates);
     if line.is_some() && walk.stages[current].named_only {
         let stage = &walk.stages[current].name;
         let reason = format!(
@@ -136,6 +145,7 @@ fn open(draft: &mut Draft<'_>, delivery: &mut Delivery, tree: &Arc<Composed>) ->
 
     if let Some(walk) = delivery.walk.as_mut() {
         walk.lines.extend(line);
+        walk.stages[current].group = group;
         if machines.is_empty() {
             walk.lines.push(format!(
                 "the stage {} selects no machine that this changes",
@@ -148,6 +158,7 @@ fn open(draft: &mut Draft<'_>, delivery: &mut Delivery, tree: &Arc<Composed>) ->
             let mut rest = walk.stages[current].clone();
             // A share is one of all that the stage began with, not of what each wave leaves.
             rest.batch = rest.batch.map(|batch| as_number(batch, candidates.len()));
+            rest.group = None;
             walk.stages.insert(current + 1, rest);
         }
     }
@@ -256,7 +267,9 @@ fn look_at(
     (deadline, shut_until): (Timestamp, Option<Timestamp>),
 ) -> Result<(), DecideError> {
     let now = draft.now();
-    let node = draft.known.snapshot.nodes.get(&id).cloned().unwrap_or_default();
+    let heard = draft.known.snapshot.nodes.get(&id);
+    let report = heard.and_then(|state| state.report.as_ref());
+    let answer = heard.and_then(|state| state.look.as_ref());
     let Some(run) = stage_mut(delivery, stage) else {
         return Ok(());
     };
@@ -265,12 +278,9 @@ fn look_at(
         return Ok(());
     };
 
-    let mut seen = node
-        .look
-        .as_ref()
-        .and_then(|report| look::take(machine, report, now));
+    let mut seen = answer.and_then(|report| look::take(machine, report, now));
     // A hard failure decides at once, in whatever report it stands.
-    if let Some(report) = &node.report
+    if let Some(report) = report
         && let hard @ (Seen::Broken(_) | Seen::Aside(_)) = look::judge(report, machine)
     {
         seen = Some(hard);
@@ -313,10 +323,7 @@ fn look_at(
         return Ok(());
     };
     // Its own window is shut and it has not begun: it is not asked, and its time counts from when it opens (DL-17).
-    let begun = node
-        .report
-        .as_ref()
-        .is_some_and(|report| look::has_begun(report, machine));
+    let begun = report.is_some_and(|report| look::has_begun(report, machine));
     let waits = shut_until.filter(|_| !begun);
     if let Some(opens) = waits {
         machine.opens = Some(opens);
@@ -376,111 +383,6 @@ fn ask_in_turn(draft: &mut Draft<'_>, machine: &mut MachineRun, id: NodeId, ever
     }
     machine.asked = Some((draft.ask(id), now));
     after_secs(now, every_secs)
-}
-
-/// The trouble that a stage may not leave: its first machine, the word, and what is to follow.
-fn trouble(stage: &StageRun) -> Option<Trouble> {
-    let bad: Vec<(&NodeId, &MachineRun, VerdictWord)> = stage
-        .machines
-        .iter()
-        .filter(|(_, m)| !m.forced)
-        .filter_map(|(id, m)| Some((id, m, m.verdict.as_ref()?.word)))
-        .filter(|(_, _, word)| matches!(word, VerdictWord::Failed | VerdictWord::Silent))
-        .collect();
-    if bad.len() <= resolve(stage.tolerate, stage.machines.len()) {
-        return None;
-    }
-    // A failure says more than a silence; one that the plan leaves hides no other.
-    [
-        (VerdictWord::Failed, stage.failed),
-        (VerdictWord::Silent, stage.silent),
-    ]
-    .into_iter()
-    .filter(|(_, act)| *act != OnTrouble::Leave)
-    .find_map(|(word, act)| {
-        let (id, machine, _) = bad.iter().find(|(_, _, w)| *w == word)?;
-        Some(Trouble {
-            node: **id,
-            machine: (*machine).clone(),
-            word,
-            act,
-            stage: stage.name.clone(),
-        })
-    })
-}
-
-/// A machine that did not pass, and what its stage says to that.
-struct Trouble {
-    node: NodeId,
-    machine: MachineRun,
-    word: VerdictWord,
-    act: OnTrouble,
-    stage: String,
-}
-
-/// Answers the trouble of a stage as its plan says.
-fn answer(draft: &mut Draft<'_>, delivery: &mut Delivery, trouble: &Trouble) -> Result<(), DecideError> {
-    let Trouble {
-        node,
-        machine,
-        word,
-        act,
-        stage,
-    } = trouble;
-    let seen = machine
-        .verdict
-        .as_ref()
-        .map_or_else(String::new, |v| v.reason.clone());
-    let (code, said) = match word {
-        VerdictWord::Failed => (Code::StageFailed, "failed"),
-        _ => (Code::Silent, "silent"),
-    };
-    let reason = format!("{} {said} in the stage {stage}: {seen}", machine.name);
-    let mut facts = Vec::new();
-    if *word == VerdictWord::Failed {
-        facts = remember(draft, delivery, *node, &reason);
-    }
-    if let Some(walk) = delivery.walk.as_mut() {
-        walk.abort_cause = Some(AbortCause {
-            node_id_short: node.short().to_string(),
-            name: machine.name.to_string(),
-            reason: format!("{said}: {seen}"),
-            phase: stage.clone(),
-        });
-    }
-    if *act == OnTrouble::Hold {
-        facts.extend(story(delivery));
-        return draft.transit(delivery, State::Held, code, RECONCILER, reason, facts);
-    }
-    roll_back(draft, delivery, code, RECONCILER, reason, facts)
-}
-
-/// Remembers what failed, by the digest of each scope that brought something new to the machine that failed
-/// (DL-14); the facts for the note.
-fn remember(draft: &mut Draft<'_>, delivery: &Delivery, node: NodeId, reason: &str) -> Vec<(String, String)> {
-    let mut facts = Vec::new();
-    for leg in delivery.legs.iter().filter(|l| l.nodes.contains_key(&node)) {
-        let new = match leg.scope {
-            Scope::Module(_) => true,
-            Scope::Policy => leg.before != Some(leg.digest),
-            Scope::List | Scope::Gate => false,
-        };
-        if new {
-            facts.push(("Known-Bad".to_owned(), format!("{} {}", leg.scope, leg.digest)));
-            let key = (leg.scope.clone(), leg.digest);
-            let before = draft.known.snapshot.known_bad.get(&key);
-            let mut on = before.map(|bad| bad.on.clone()).unwrap_or_default();
-            on.insert(node);
-            let bad = KnownBad {
-                commit: delivery.commit.clone(),
-                since: draft.now(),
-                reason: reason.to_owned(),
-                on,
-            };
-            draft.act.known_bad.insert(key, Some(bad));
-        }
-    }
-    facts
 }
 
 /// Looks once more at all that passed, before the next stage opens (DL-13).
@@ -590,6 +492,9 @@ fn complete(draft: &mut Draft<'_>, delivery: &mut Delivery, tree: &Arc<Composed>
             format!("every machine of the plan passed: {passed}; {told} more get it when heard from")
         }
     };
+    if delivery.walk.as_ref().is_some_and(|walk| !walk.taken.is_empty()) {
+        return apart::end(draft, delivery, &reason);
+    }
     let facts = story(delivery);
     draft.transit(delivery, State::Delivered, Code::Done, RECONCILER, reason, facts)
 }

@@ -55,21 +55,28 @@ pub fn why(delivery: &Delivery, in_the_way: Option<&Delivery>, now: Timestamp) -
             why.command = command("hold");
         }
         State::Held => {
+            // A tree that is no order is never compared, and has no legs: lifting the freeze does not begin it.
+            let frozen = delivery.code == Code::Freeze && !delivery.legs.is_empty();
             why.waits_for = match delivery.code {
+                Code::Freeze if !frozen => format!("a person: {}", delivery.reason),
                 Code::Absent => format!("machines that are away: {}", delivery.reason),
-                Code::Window => delivery.reason.clone(),
+                Code::Window | Code::Freeze => delivery.reason.clone(),
                 _ => format!("a person: {}", delivery.reason),
             };
             why.rule = format!("{} ({})", why.rule, delivery.code);
             why.next = match delivery.code {
                 Code::Absent | Code::Window => "it begins by itself then, or with a go now".to_owned(),
+                Code::Freeze if frozen => {
+                    "it begins by itself then; with a go it begins in spite of that".to_owned()
+                }
+                Code::Freeze => "a commit that mends it, once the freeze is lifted".to_owned(),
                 _ => "go, retry, withdraw, or a newer commit".to_owned(),
             };
-            why.command = command(if delivery.code == Code::KnownBad {
-                "go --again"
-            } else {
-                "go"
-            });
+            why.command = match delivery.code {
+                Code::Freeze => Some("meshplan freeze --lift".to_owned()),
+                Code::KnownBad => command("go --again"),
+                _ => command("go"),
+            };
         }
         State::Delivering => delivering(delivery, &mut why, command("stop")),
         State::RollingBack => {

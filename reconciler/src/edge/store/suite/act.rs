@@ -29,7 +29,8 @@ fn request(id: &str, n: u8) -> Request {
         at: at(0),
         actor: "dana".into(),
         verb: Verb::Go,
-        commit: commit(n),
+        commit: Some(commit(n)),
+        until: None,
         why: "looks good".into(),
     }
 }

@@ -138,7 +138,8 @@ pub(super) async fn something_is_open_while_a_delivery_is_not_final_or_a_request
         at: at(0),
         actor: "dana".into(),
         verb: Verb::GoAgain,
-        commit: commit(1),
+        commit: Some(commit(1)),
+        until: None,
         why: String::new(),
     };
     store.add_request(&request).await.unwrap();
@@ -266,7 +267,8 @@ pub(super) async fn a_request_about_a_final_delivery_brings_it_into_the_snapshot
         at: at(0),
         actor: "dana".into(),
         verb: Verb::GoAgain,
-        commit: commit(1),
+        commit: Some(commit(1)),
+        until: None,
         why: "mended".into(),
     };
     store.add_request(&request).await.unwrap();

@@ -8,9 +8,10 @@ use meshplan_schemas::report::Cause;
 use super::Fresh;
 use super::fixtures::*;
 use crate::edge::activation::Waker;
-use crate::edge::store::StoreError;
+use crate::edge::clock::Clock;
 use crate::edge::store::act::Signed;
 use crate::edge::store::reports::{ReportWriter, Taken};
+use crate::edge::store::{Store, StoreError};
 
 async fn take(writer: &ReportWriter, of: u128, counter: u64, cause: Cause) -> Taken {
     let envelope = format!("envelope {of} {counter}");
@@ -28,11 +29,10 @@ pub(super) async fn an_older_report_never_replaces_a_newer_one(fresh: Fresh) {
     let seen = fresh.store.snapshot().await.unwrap();
     let report = seen.nodes[&node(1)].report.as_ref().unwrap();
     assert_eq!((report.counter, report.instance.as_str()), (31, "instance-31"));
-    assert!(!seen.nodes[&node(1)].connected);
     assert!(seen.nodes[&node(1)].heard_at.is_some());
     assert_eq!(take(&writer, 1, 32, Cause::Heartbeat).await, Taken::Stored);
     let nodes = fresh.store.nodes().await.unwrap();
-    assert_eq!(nodes[0].1.report.as_ref().unwrap().counter, 32);
+    assert_eq!(nodes[&node(1)].report.as_ref().unwrap().counter, 32);
     assert_eq!(
         fresh.store.reports_of(node(1), 2).await.unwrap(),
         ["envelope 1 32", "envelope 1 31"]
@@ -81,6 +81,37 @@ pub(super) async fn the_same_report_again_is_a_duplicate_and_other_bytes_a_confl
     assert_eq!(answer, Taken::Conflict);
     let seen = fresh.store.snapshot().await.unwrap();
     assert_eq!(seen.nodes[&node(1)].report.as_ref().unwrap().cause, Cause::Change);
+}
+
+// holds: B49, LK-6
+pub(super) async fn what_is_heard_in_memory_is_what_the_database_has(fresh: Fresh) {
+    let (writer, _task) = ReportWriter::start(fresh.store.clone(), Waker::default());
+    take(&writer, 1, 1, Cause::Change).await;
+    let first = fresh.store.snapshot().await.unwrap();
+    // two who read meet one who writes
+    let reader = fresh.store.clone();
+    let read = tokio::spawn(async move {
+        for _ in 0..100 {
+            reader.nodes().await.unwrap();
+        }
+    });
+    for counter in 2..60 {
+        take(&writer, u128::from(counter % 7), counter, Cause::Look(counter)).await;
+        fresh.store.snapshot().await.unwrap();
+    }
+    read.await.unwrap();
+    take(&writer, 3, 100, Cause::Heartbeat).await;
+    let kept = fresh.store.snapshot().await.unwrap().nodes;
+    // what an earlier pass holds does not change under it
+    assert_eq!(first.nodes.len(), 1);
+    assert_eq!(first.nodes[&node(1)].report.as_ref().unwrap().counter, 1);
+    let copy = fresh.folder.path().join("copy/meshplan.db");
+    std::fs::create_dir_all(copy.parent().unwrap()).unwrap();
+    fresh.store.copy_to(&copy).await.unwrap();
+    let anew = Store::open(&copy, Clock::default()).await.unwrap();
+    let anew = anew.snapshot().await.unwrap().nodes;
+    assert_eq!(kept.len(), 7);
+    assert_eq!(format!("{kept:?}"), format!("{anew:?}"));
 }
 
 pub(super) async fn two_hundred_reports_are_kept_of_each_node(fresh: Fresh) {

@@ -1,7 +1,10 @@
 //! The epochs of a walk: canaries, release, abort, and what stands below each (SG-2, EP-3, RO-1).
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use meshplan_schemas::digest::Digest;
 use meshplan_schemas::epoch::{Epoch, InForce, Phase, Targeting};
+use meshplan_schemas::ident::NodeId;
 use meshplan_schemas::limits::{IN_FORCE, SCHEMA};
 
 use super::changed_policy;
@@ -10,7 +13,7 @@ use crate::pure::act::Order;
 use crate::pure::compose::Composed;
 use crate::pure::decide::DecideError;
 use crate::pure::decide::draft::Draft;
-use crate::pure::delivery::Delivery;
+use crate::pure::delivery::{Delivery, Walk};
 use crate::pure::snapshot::StandingEpoch;
 
 pub(super) fn release(
@@ -22,12 +25,7 @@ pub(super) fn release(
 ) -> Result<u64, DecideError> {
     let text = tree.policy.clone();
     draft.keep(tree.policy_digest, &text)?;
-    // On a release nothing older stands; on a canary what stood before, and the canary epochs of this walk.
-    let in_force = if phase == Phase::Release {
-        Vec::new()
-    } else {
-        standing_before(draft, delivery)
-    };
+    let in_force = below(draft, delivery, tree.policy_digest, &targeting);
     let watch = (phase == Phase::Release)
         .then(|| draft.now().as_second() + i64::from(tree.fleet.config_mgmt.watch_secs()));
     let epoch = Epoch {
@@ -82,7 +80,7 @@ fn sign_epoch(
     };
     draft.epochs = std::iter::once(standing).chain(below).collect();
     if let Some(walk) = delivery.walk.as_mut() {
-        walk.released |= epoch.phase == Phase::Release;
+        walk.released |= epoch.targeting == Targeting::everyone();
         walk.epoch = number;
         if walk.first_epoch == 0 {
             walk.first_epoch = number;
@@ -92,18 +90,24 @@ fn sign_epoch(
     Ok(number)
 }
 
-/// What stood before this walk, newest first, without entries that no node would ever take, at most [`IN_FORCE`].
-fn standing_before(draft: &Draft<'_>, delivery: &Delivery) -> Vec<StandingEpoch> {
+/// What stands below an epoch of this walk with this policy, newest first, at most [`IN_FORCE`]: the walk's own epochs
+/// with the same policy, for machines that this one does not address, then what stood before the walk; without entries
+/// that no node would ever take. Below an epoch for everyone nothing stands.
+fn below(
+    draft: &Draft<'_>,
+    delivery: &Delivery,
+    policy: Digest,
+    targeting: &Targeting,
+) -> Vec<StandingEpoch> {
     let first = delivery.walk.as_ref().map_or(0, |w| w.first_epoch);
+    let before = |e: &&StandingEpoch| first == 0 || e.epoch < first;
+    let (before, own): (Vec<_>, Vec<_>) = draft.epochs.iter().partition(before);
+    let own = own.into_iter().filter(|e| e.policy == policy);
     let mut out: Vec<StandingEpoch> = Vec::new();
-    for epoch in draft.epochs.iter().filter(|e| first == 0 || e.epoch < first) {
-        let shadowed = out.iter().any(|newer| newer.targeting == epoch.targeting);
-        if !shadowed {
+    for epoch in own.chain(before) {
+        let newer = std::iter::once(targeting).chain(out.iter().map(|e| &e.targeting));
+        if !newer.into_iter().any(|newer| newer.covers(&epoch.targeting)) {
             out.push(epoch.clone());
-        }
-        // Whom everyone is addressed by, nothing below reaches.
-        if epoch.targeting == Targeting::everyone() {
-            break;
         }
     }
     bound(&mut out);
@@ -127,13 +131,34 @@ fn bound(standing: &mut Vec<StandingEpoch>) {
     }
 }
 
-/// Signs the former policy forward, to all whom this walk's epochs addressed (RO-1). Its number, 0 without epochs.
-pub(super) fn abort(draft: &mut Draft<'_>, delivery: &mut Delivery) -> Result<u64, DecideError> {
+/// So many nodes an abort names; those of more were of a walk whose place this one took.
+const NAMED: usize = 1_000;
+
+/// The epochs that take a walk's policy back: one where one addresses all whom the walk's epochs did.
+#[derive(Debug, Default)]
+pub(super) struct Aborted {
+    /// By node: which epoch speaks to it.
+    nodes: BTreeMap<NodeId, u64>,
+}
+
+impl Aborted {
+    /// The epoch that takes the policy back on this node.
+    pub(super) fn for_node(&self, node: NodeId) -> Option<u64> {
+        self.nodes.get(&node).copied()
+    }
+}
+
+/// Signs the former policy forward, to all whom this walk's epochs addressed and those of a walk whose place it took,
+/// whether they reported or not (RO-1). Nothing without epochs.
+///
+/// Who was addressed by name is by name again, who was by share is by share: all waves are one share.
+pub(super) fn abort(draft: &mut Draft<'_>, delivery: &mut Delivery) -> Result<Aborted, DecideError> {
+    let mut aborted = Aborted::default();
     let Some(walk) = delivery.walk.as_ref().filter(|w| w.epoch != 0) else {
-        return Ok(0);
+        return Ok(aborted);
     };
     let Some(before) = changed_policy(delivery, &draft.epochs).map(|leg| leg.before) else {
-        return Ok(0);
+        return Ok(aborted);
     };
     let policy = match before {
         None => String::new(),
@@ -145,42 +170,71 @@ pub(super) fn abort(draft: &mut Draft<'_>, delivery: &mut Delivery) -> Result<u6
             .map(|text| text.to_string())
             .ok_or(DecideError::NoContent(digest))?,
     };
-    // All whom this walk's epochs addressed, and those of a walk whose place it took.
-    let targeting = match walk.released {
-        true => Targeting::everyone(),
-        false => Targeting::nodes(walk.reached.keys().copied().collect()),
+    let digest = before.unwrap_or_else(|| Digest::of(b""));
+    let roles = draft.tree(&delivery.commit);
+    let roles = |id: &NodeId| {
+        roles
+            .as_ref()
+            .and_then(|t| t.nodes.get(id))
+            .map_or(&[][..], |n| &n.roles[..])
     };
-    let below = if targeting == Targeting::everyone() {
-        Vec::new()
-    } else {
-        standing_before(draft, delivery)
-    };
-    let epoch = Epoch {
-        schema: SCHEMA,
-        fleet: draft.known.settings.fleet.clone(),
-        era: draft.known.settings.era,
-        issued_at: draft.now().as_second(),
-        must_understand: Vec::new(),
-        epoch: draft.next_epoch(),
-        author: draft.known.settings.author.clone(),
-        targeting,
-        min_daemon_version: None,
-        confirm_secs: timing(draft, delivery).confirm_secs,
-        in_force: below.iter().map(in_force_entry).collect(),
-        watch_until: None,
-        rollout_id: delivery.name.to_string(),
-        phase: Phase::Abort,
-        urgent: true,
-        again: Vec::new(),
-        manifest: None,
-        commit: delivery.commit.clone(),
-        policy,
-    };
-    sign_epoch(
-        draft,
-        delivery,
-        epoch,
-        before.unwrap_or_else(|| Digest::of(b"")),
-        below,
-    )
+    let mut left: BTreeSet<NodeId> = walk.reached.keys().copied().collect();
+    let mut each: Vec<(Targeting, BTreeSet<NodeId>)> = Vec::new();
+    for targeting in to_take_back(walk, &draft.epochs) {
+        let (here, others) = left
+            .into_iter()
+            .partition(|id| targeting.addresses(*id, roles(id)));
+        each.push((targeting, here));
+        left = others;
+    }
+    if left.len() > NAMED {
+        // Whoever does not run this walk's policy runs the former one already: an order to everyone says nothing new.
+        each = vec![(Targeting::everyone(), walk.reached.keys().copied().collect())];
+    } else if !left.is_empty() || each.is_empty() {
+        each.push((Targeting::nodes(left.iter().copied().collect()), left));
+    }
+    for (targeting, nodes) in each.into_iter().rev() {
+        let below = below(draft, delivery, digest, &targeting);
+        let epoch = Epoch {
+            schema: SCHEMA,
+            fleet: draft.known.settings.fleet.clone(),
+            era: draft.known.settings.era,
+            issued_at: draft.now().as_second(),
+            must_understand: Vec::new(),
+            epoch: draft.next_epoch(),
+            author: draft.known.settings.author.clone(),
+            targeting,
+            min_daemon_version: None,
+            confirm_secs: timing(draft, delivery).confirm_secs,
+            in_force: below.iter().map(in_force_entry).collect(),
+            watch_until: None,
+            rollout_id: delivery.name.to_string(),
+            phase: Phase::Abort,
+            urgent: true,
+            again: Vec::new(),
+            manifest: None,
+            commit: delivery.commit.clone(),
+            policy: policy.clone(),
+        };
+        let number = sign_epoch(draft, delivery, epoch, digest, below)?;
+        aborted.nodes.extend(nodes.into_iter().map(|id| (id, number)));
+    }
+    Ok(aborted)
+}
+
+/// The groups, or everyone, that a walk's epochs address, widest first; who was addressed by name is in what it reached.
+fn to_take_back(walk: &Walk, standing: &[StandingEpoch]) -> Vec<Targeting> {
+    if walk.released {
+        return vec![Targeting::everyone()];
+    }
+    let mut out: Vec<Targeting> = Vec::new();
+    let own = standing
+        .iter()
+        .filter(|e| e.epoch >= walk.first_epoch && e.targeting.nodes.is_none());
+    for epoch in own {
+        if !out.iter().any(|wider| wider.covers(&epoch.targeting)) {
+            out.push(epoch.targeting.clone());
+        }
+    }
+    out
 }

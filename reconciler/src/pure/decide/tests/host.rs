@@ -7,10 +7,12 @@ use meshplan_schemas::declaration::Declaration;
 use meshplan_schemas::digest::Digest;
 use meshplan_schemas::epoch::{Epoch, epoch_to_run};
 use meshplan_schemas::fleet_list::UpdateClass;
-use meshplan_schemas::ident::NodeId;
+use meshplan_schemas::ident::{ModuleName, NodeId};
 use meshplan_schemas::lifecycle::epoch::EpochState;
 use meshplan_schemas::maintenance::{Openness, Window};
-use meshplan_schemas::report::{Cause, DeclarationState, DeclarationStatus, EpochStatus, Report};
+use meshplan_schemas::report::{
+    Cause, DeclarationState, DeclarationStatus, EpochStatus, Report, RollbackVerdict,
+};
 
 /// What a simulated host does with an order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,6 +39,8 @@ pub(super) struct SimHost {
     pub(super) epoch_state: Option<(u64, EpochState, String)>,
     pub(super) lost_link: bool,
     pub(super) counter: u64,
+    /// What went back, and from what.
+    pub(super) rollbacks: Vec<(ModuleName, Digest)>,
     /// Its own maintenance windows.
     pub(super) windows: Vec<Window>,
 }
@@ -52,6 +56,7 @@ impl SimHost {
             epoch_state: None,
             lost_link: false,
             counter: 0,
+            rollbacks: Vec::new(),
             windows: Vec::new(),
         }
     }
@@ -79,6 +84,13 @@ impl SimHost {
             Behaviour::Good | Behaviour::LosesLinkOnce | Behaviour::Off => false,
         };
         if fails {
+            let to_blame = |module: &ModuleName| {
+                let of = declaration.resources.iter().filter(|r| r.name.module == *module);
+                of.into_iter()
+                    .any(|r| serde_json::to_string(r).unwrap().contains("bad"))
+            };
+            let blamed = declaration.modules.iter().filter(|m| to_blame(&m.module));
+            self.rollbacks = blamed.map(|m| (m.module.clone(), m.digest)).collect();
             self.taken = Some((sequence, DeclarationState::Reverted, "a probe said no".into()));
             return;
         }
@@ -164,7 +176,16 @@ impl SimHost {
             restarts: 0,
             links: vec![],
             filters: vec![],
-            rollbacks: vec![],
+            rollbacks: (self.rollbacks.iter())
+                .map(|(module, digest)| RollbackVerdict {
+                    component: module.to_string(),
+                    from: digest.to_string(),
+                    to: "nothing".into(),
+                    outcome: "rolled-back".into(),
+                    why: "a probe said no".into(),
+                    at,
+                })
+                .collect(),
             witness: 1,
             marks: meshplan_schemas::report::Marks::default(),
             stale: false,

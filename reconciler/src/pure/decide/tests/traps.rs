@@ -262,9 +262,7 @@ fn a_plan_may_leave_the_canary_out_or_take_no_other() {
 #[test]
 fn after_a_long_stop_of_the_reconciler_nobody_is_absent_and_nothing_is_sent_to_all_at_once() {
     let mut world = World::at_rest(3);
-    for state in world.snapshot.nodes.values_mut() {
-        state.connected = false;
-    }
+    world.snapshot.connected.clear();
     world.now = super::super::after_secs(world.now, 5000);
     world.serving_since = world.now;
     let mut skip = tree(3, "one", &[("web", "two")]);

@@ -261,21 +261,26 @@ impl World {
     }
 
     pub(super) fn say(&mut self, verb: Verb, commit: &CommitId) -> String {
-        let request = Request {
-            id: "r".into(),
-            at: self.now,
-            actor: "dana".into(),
-            verb,
-            commit: commit.clone(),
-            why: String::new(),
-        };
         if let Some(delivery) = self.archive.get(commit) {
             self.snapshot
                 .deliveries
                 .entry(commit.clone())
                 .or_insert_with(|| delivery.clone());
         }
-        self.snapshot.requests.push(request);
+        self.ask(verb, Some(commit.clone()), None)
+    }
+
+    /// A person asks for something; the answer.
+    pub(super) fn ask(&mut self, verb: Verb, commit: Option<CommitId>, until: Option<Timestamp>) -> String {
+        self.snapshot.requests.push(Request {
+            id: "r".into(),
+            at: self.now,
+            actor: "dana".into(),
+            verb,
+            commit,
+            until,
+            why: String::new(),
+        });
         let act = self.decide(&[]);
         let answer = act.answers[0].1.clone();
         self.apply(act);
@@ -372,6 +377,9 @@ impl World {
             };
         }
         self.snapshot.accepted.extend(act.accepted);
+        if let Some(freeze) = act.freeze {
+            self.snapshot.freeze = freeze;
+        }
         for (key, bad) in act.known_bad {
             match bad {
                 Some(bad) => self.snapshot.known_bad.insert(key, bad),
@@ -484,8 +492,8 @@ impl World {
         };
         host.counter += 1;
         let report = host.report(id, cause.clone(), now.as_second());
-        let state = self.snapshot.nodes.entry(id).or_default();
-        state.connected = true;
+        self.snapshot.connected.insert(id);
+        let state = Arc::make_mut(&mut self.snapshot.nodes).entry(id).or_default();
         state.heard_at = Some(now);
         if matches!(cause, Cause::Look(_)) {
             state.look = Some(report.clone());
@@ -496,7 +504,7 @@ impl World {
 
     pub(super) fn switch_off(&mut self, n: u128) {
         self.hosts.get_mut(&node(n)).unwrap().behaviour = Behaviour::Off;
-        self.snapshot.nodes.get_mut(&node(n)).unwrap().connected = false;
+        self.snapshot.connected.remove(&node(n));
     }
 
     pub(super) fn state(&self, commit: &CommitId) -> State {

@@ -128,16 +128,17 @@ pub(super) fn away(
     delivery: &Delivery,
     tree: &Composed,
 ) -> BTreeMap<NodeId, (NodeName, Away)> {
+    let snapshot = draft.known.snapshot;
     let changed = walk::changed(delivery);
     let shut = windows::shut(draft, tree, changed.iter().copied());
     let mut out = BTreeMap::new();
     for id in changed {
-        let Some(state) = draft.known.snapshot.nodes.get(&id) else {
+        let Some(state) = snapshot.nodes.get(&id) else {
             continue;
         };
         let Some(node) = tree.nodes.get(&id) else { continue };
         let Some(heard) = state.heard_at else { continue };
-        if !state.connected && after_secs(heard, tree.fleet.present_secs) <= draft.now() {
+        if !snapshot.connected.contains(&id) && after_secs(heard, tree.fleet.present_secs) <= draft.now() {
             out.insert(id, (node.name.clone(), Away::Unheard));
         } else if let Some(opens) = shut.get(&id) {
             out.insert(id, (node.name.clone(), Away::Shut { opens: *opens }));

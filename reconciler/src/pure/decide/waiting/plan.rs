@@ -4,12 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use meshplan_schemas::declaration::LeftOut;
 use meshplan_schemas::document::PlanDoc;
-use meshplan_schemas::document::plan::{Amount, Canary, Covers, Select, StageDoc, Trouble, Wait};
+use meshplan_schemas::document::plan::{Amount, Canary, Covers, Legs, Select, StageDoc, Trouble, Wait};
 use meshplan_schemas::ident::NodeId;
 use meshplan_schemas::maintenance::Window;
 
 use crate::pure::compose::Composed;
-use crate::pure::delivery::{Delivery, Inherited, Leg, OnTrouble, StageRun, Step, Walk};
+use crate::pure::delivery::{Delivery, Inherited, Leg, OnTrouble, Reached, StageRun, Step, Walk};
 use crate::pure::scope::Scope;
 
 /// The plan that covers the legs: the one that names a scope of it, else the default plan.
@@ -84,6 +84,7 @@ pub(in crate::pure::decide) fn new_walk(
                 failed: trouble(stage.failed),
                 silent: trouble(stage.silent),
                 tolerate: stage.tolerate,
+                group: None,
                 machines: BTreeMap::new(),
                 ordered_at: None,
             }
@@ -98,14 +99,27 @@ pub(in crate::pure::decide) fn new_walk(
         epoch: 0,
         first_epoch: inherited.map_or(0, |i| i.first_epoch),
         revision: 0,
-        reached: inherited.map(|i| i.reached.clone()).unwrap_or_default(),
+        reached: inherited.map(|i| anew(&i.reached)).unwrap_or_default(),
         released: false,
         windows,
         excused,
         lines: Vec::new(),
+        apart: plan.is_some_and(|plan| plan.legs == Legs::Apart),
+        taken: Vec::new(),
         abort_cause: None,
         outstanding: Vec::new(),
     }
+}
+
+/// What another walk left on machines, none of it taken back yet.
+fn anew(reached: &BTreeMap<NodeId, Reached>) -> BTreeMap<NodeId, Reached> {
+    let anew = |of: &Reached| Reached {
+        name: of.name.clone(),
+        return_sequence: 0,
+        return_epoch: 0,
+        returned: false,
+    };
+    reached.iter().map(|(id, of)| (*id, anew(of))).collect()
 }
 
 /// Every node is `required` until classes come (UC-1): what a stage leaves out is roll-back (DL-19).

@@ -24,7 +24,7 @@ pub(in crate::pure::decide) fn roll_back(
     mut facts: Vec<(String, String)>,
 ) -> Result<(), DecideError> {
     facts.extend(story(delivery));
-    orders::back(draft, delivery)?;
+    orders::back(draft, delivery, None)?;
     let confirm = draft
         .tree(&delivery.commit)
         .map_or(60, |t| t.fleet.config_mgmt.confirm_secs);
@@ -149,6 +149,7 @@ pub(super) fn serve_outstanding(draft: &mut Draft<'_>) -> Result<(), DecideError
         let Some(walk) = delivery.walk.as_mut() else {
             continue;
         };
+        let own_epoch = walk.reached.values().map(|r| r.return_epoch).max().unwrap_or(0);
         let mut aside = BTreeSet::new();
         for (id, reached) in walk.reached.iter_mut().filter(|(_, r)| !r.returned) {
             let gone = tree.as_ref().is_some_and(|t| !t.nodes.contains_key(id));
@@ -165,8 +166,8 @@ pub(super) fn serve_outstanding(draft: &mut Draft<'_>) -> Result<(), DecideError
             } else {
                 look::declaration(report, reached.return_sequence)
             };
-            // A newer epoch than the one that takes it back speaks to it in that one's place.
-            let epoch = if newest_epoch > reached.return_epoch {
+            // A newer epoch than those that take it back speaks to it in their place.
+            let epoch = if newest_epoch > own_epoch {
                 Seen::Healthy
             } else {
                 look::epoch(report, reached.return_epoch)

@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use meshplan_schemas::document::plan::Amount;
-use meshplan_schemas::ident::{CommitId, NodeId};
-use sha2::{Digest as _, Sha256};
+use meshplan_schemas::epoch::{Share, Targeting, share_place};
+use meshplan_schemas::ident::{CommitId, NodeId, RoleName};
 
 use super::{changed, ordered};
 use crate::pure::compose::Composed;
@@ -28,16 +28,57 @@ pub(super) fn candidates(draft: &Draft<'_>, delivery: &Delivery, walk: &Walk) ->
         .collect()
 }
 
-/// The machines of a stage, and what is worth saying about the choice (DL-6).
+/// What a stage takes.
+pub(in crate::pure::decide) struct Selection {
+    /// The machines.
+    pub(in crate::pure::decide) machines: BTreeSet<NodeId>,
+    /// How an order addresses them without listing them: waves always, others where they are very many (DL-6).
+    pub(in crate::pure::decide) group: Option<Targeting>,
+    /// What is worth saying about the choice.
+    pub(in crate::pure::decide) line: Option<String>,
+}
+
+impl Selection {
+    fn of(machines: BTreeSet<NodeId>) -> Self {
+        Self {
+            machines,
+            group: None,
+            line: None,
+        }
+    }
+
+    /// Machines that need not be named because there is a group that they are.
+    fn grouped(mut self, roles: &[RoleName]) -> Self {
+        if !roles.is_empty() {
+            self.group.get_or_insert_default().roles = Some(roles.to_vec());
+        }
+        if self.machines.len() <= NAMES {
+            self.group = None;
+        }
+        self
+    }
+}
+
+/// So many machines an order names one by one; more are addressed as a group. A group is wider than its selection: a
+/// machine of it that is away comes back to the new content. So few are named where they can be.
+const NAMES: usize = 200;
+
+/// What a stage takes of the candidates (DL-6). `salt` is that of the walk's shares so far.
 pub(in crate::pure::decide) fn select(
     commit: &CommitId,
     tree: &Composed,
     stage: &StageRun,
+    salt: Option<&str>,
     candidates: &BTreeSet<NodeId>,
-) -> (BTreeSet<NodeId>, Option<String>) {
+) -> Selection {
     let wanted = &stage.select;
+    let of_share =
+        |from: &BTreeSet<NodeId>, amount| share(commit, tree, salt, from, resolve(amount, from.len()).max(1));
     if wanted.rest {
-        return (first_by_hash(commit, tree, candidates, stage.batch), None);
+        return match stage.batch {
+            Some(batch) => of_share(candidates, batch),
+            None => Selection::of(candidates.clone()),
+        };
     }
     let named = !wanted.nodes.is_empty() || !wanted.roles.is_empty();
     let fits = |id: &&NodeId| {
@@ -48,40 +89,103 @@ pub(in crate::pure::decide) fn select(
     };
     let fitting: BTreeSet<NodeId> = candidates.iter().filter(fits).copied().collect();
     if !fitting.is_empty() || !named {
-        return (first_by_hash(commit, tree, &fitting, wanted.count), None);
+        return match wanted.count {
+            // What the plan names one by one an order may name as well.
+            None if !wanted.nodes.is_empty() => Selection::of(fitting),
+            None => Selection::of(fitting).grouped(&wanted.roles),
+            Some(amount @ Amount::Percent(_)) if wanted.nodes.is_empty() => {
+                of_share(&fitting, amount).grouped(&wanted.roles)
+            }
+            Some(amount) => Selection::of(first_by_hash(commit, tree, &fitting, amount)),
+        };
     }
     // No named canary is among the machines that this changes: one that is takes its place (DL-6).
-    let instead = first_by_hash(commit, tree, candidates, Some(Amount::Number(1)));
+    let instead = first_by_hash(commit, tree, candidates, Amount::Number(1));
     let line = instead.first().and_then(|id| tree.nodes.get(id)).map(|node| {
         format!(
             "no machine that the stage {} names is changed by this; {} goes first instead",
             stage.name, node.name
         )
     });
-    (instead, line)
+    Selection {
+        line,
+        ..Selection::of(instead)
+    }
 }
 
-/// So many of them in the order of their hash with the commit, at least one, lifelines last; all where no amount is
-/// given.
+/// So many machines from the bottom of a hash range, and the range: an order that addresses them need not list them.
+fn share(
+    commit: &CommitId,
+    tree: &Composed,
+    salt: Option<&str>,
+    from: &BTreeSet<NodeId>,
+    many: usize,
+) -> Selection {
+    let salt = salt.map_or_else(|| new_salt(commit, &lifelines(tree), from, many), str::to_owned);
+    let placed = placed(&salt, from);
+    let Some((highest, _)) = placed.iter().take(many).next_back() else {
+        return Selection::of(BTreeSet::new());
+    };
+    let upto = highest.saturating_add(1);
+    let machines = placed.iter().filter(|(place, _)| *place < upto);
+    Selection {
+        machines: machines.map(|(_, id)| *id).collect(),
+        group: Some(Targeting {
+            share: Some(Share { salt, upto }),
+            ..Targeting::default()
+        }),
+        line: None,
+    }
+}
+
+/// The salt of a walk's shares: the commit's id. Where that would put a lifeline among the first, the id and a number
+/// that does not, or fewest, of some: a range has no holes, so the choice is made here (DL-6).
+fn new_salt(commit: &CommitId, lifelines: &BTreeSet<NodeId>, from: &BTreeSet<NodeId>, many: usize) -> String {
+    const TRIED: u32 = 32;
+    let mut best: Option<(usize, String)> = None;
+    for tried in 0..TRIED {
+        let salt = match tried {
+            0 => commit.to_string(),
+            n => format!("{commit}/{n}"),
+        };
+        if from.is_disjoint(lifelines) {
+            return salt;
+        }
+        let first = placed(&salt, from).into_iter().take(many);
+        let among = first.filter(|(_, id)| lifelines.contains(id)).count();
+        if among == 0 {
+            return salt;
+        }
+        if best.as_ref().is_none_or(|(fewest, _)| among < *fewest) {
+            best = Some((among, salt));
+        }
+    }
+    best.map_or_else(|| commit.to_string(), |(_, salt)| salt)
+}
+
+fn placed(salt: &str, from: &BTreeSet<NodeId>) -> Vec<(u64, NodeId)> {
+    let mut placed: Vec<_> = from.iter().map(|id| (share_place(salt, *id), *id)).collect();
+    placed.sort_unstable();
+    placed
+}
+
+fn lifelines(tree: &Composed) -> BTreeSet<NodeId> {
+    let lifelines = tree.leaves.values().filter(|listed| listed.leaf.lifeline);
+    lifelines.map(|listed| listed.leaf.id).collect()
+}
+
+/// So many of them in the order of their hash with the commit, at least one, lifelines last.
 fn first_by_hash(
     commit: &CommitId,
     tree: &Composed,
     from: &BTreeSet<NodeId>,
-    amount: Option<Amount>,
+    amount: Amount,
 ) -> BTreeSet<NodeId> {
-    let Some(amount) = amount else { return from.clone() };
     let many = resolve(amount, from.len()).max(1);
-    let lifelines = tree.leaves.values().filter(|listed| listed.leaf.lifeline);
-    let lifelines: BTreeSet<NodeId> = lifelines.map(|listed| listed.leaf.id).collect();
-    let mut hashed: Vec<(bool, [u8; 32], NodeId)> = from
-        .iter()
-        .map(|id| {
-            let hash = Sha256::new()
-                .chain_update(commit.as_str().as_bytes())
-                .chain_update(id.0.as_bytes())
-                .finalize();
-            (lifelines.contains(id), hash.into(), *id)
-        })
+    let lifelines = lifelines(tree);
+    let mut hashed: Vec<(bool, u64, NodeId)> = placed(commit.as_str(), from)
+        .into_iter()
+        .map(|(place, id)| (lifelines.contains(&id), place, id))
         .collect();
     hashed.sort_unstable();
     hashed.into_iter().take(many).map(|(_, _, id)| id).collect()

@@ -1,0 +1,138 @@
+//! Trouble: what a stage says to machines that failed or fell silent, and what is remembered of it (DL-7, DL-14).
+
+use std::collections::BTreeSet;
+
+use meshplan_schemas::ident::NodeId;
+use meshplan_schemas::lifecycle::delivery::{Code, State};
+
+use super::selection::resolve;
+use super::{RECONCILER, apart, roll_back, story};
+use crate::pure::decide::DecideError;
+use crate::pure::decide::draft::Draft;
+use crate::pure::delivery::{AbortCause, Delivery, Leg, MachineRun, OnTrouble, StageRun, VerdictWord};
+use crate::pure::scope::Scope;
+use crate::pure::snapshot::KnownBad;
+
+/// The trouble that a stage may not leave: its first machine, the word, and what is to follow.
+pub(super) fn trouble(stage: &StageRun) -> Option<Trouble> {
+    let bad: Vec<(&NodeId, &MachineRun, VerdictWord)> = stage
+        .machines
+        .iter()
+        .filter(|(_, m)| !m.forced)
+        .filter_map(|(id, m)| Some((id, m, m.verdict.as_ref()?.word)))
+        .filter(|(_, _, word)| matches!(word, VerdictWord::Failed | VerdictWord::Silent))
+        .collect();
+    if bad.len() <= resolve(stage.tolerate, stage.machines.len()) {
+        return None;
+    }
+    // A failure says more than a silence; one that the plan leaves hides no other.
+    [
+        (VerdictWord::Failed, stage.failed),
+        (VerdictWord::Silent, stage.silent),
+    ]
+    .into_iter()
+    .filter(|(_, act)| *act != OnTrouble::Leave)
+    .find_map(|(word, act)| {
+        let (id, machine, _) = bad.iter().find(|(_, _, w)| *w == word)?;
+        Some(Trouble {
+            node: **id,
+            machine: (*machine).clone(),
+            word,
+            act,
+            stage: stage.name.clone(),
+        })
+    })
+}
+
+/// A machine that did not pass, and what its stage says to that.
+pub(super) struct Trouble {
+    node: NodeId,
+    machine: MachineRun,
+    word: VerdictWord,
+    act: OnTrouble,
+    stage: String,
+}
+
+/// Answers the trouble of a stage as its plan says.
+pub(super) fn answer(
+    draft: &mut Draft<'_>,
+    delivery: &mut Delivery,
+    trouble: &Trouble,
+) -> Result<(), DecideError> {
+    let Trouble {
+        node,
+        machine,
+        word,
+        act,
+        stage,
+    } = trouble;
+    let seen = machine
+        .verdict
+        .as_ref()
+        .map_or_else(String::new, |v| v.reason.clone());
+    let (code, said) = match word {
+        VerdictWord::Failed => (Code::StageFailed, "failed"),
+        _ => (Code::Silent, "silent"),
+    };
+    let reason = format!("{} {said} in the stage {stage}: {seen}", machine.name);
+    let culprits = match (word, act) {
+        (VerdictWord::Failed, OnTrouble::RollBack) => apart::culprits(draft, delivery, *node),
+        _ => None,
+    };
+    let mut facts = Vec::new();
+    if *word == VerdictWord::Failed {
+        facts = remember(draft, delivery, *node, culprits.as_ref(), &reason);
+    }
+    if let Some(walk) = delivery.walk.as_mut() {
+        walk.abort_cause = Some(AbortCause {
+            node_id_short: node.short().to_string(),
+            name: machine.name.to_string(),
+            reason: format!("{said}: {seen}"),
+            phase: stage.clone(),
+        });
+    }
+    if *act == OnTrouble::Hold {
+        facts.extend(story(delivery));
+        return draft.transit(delivery, State::Held, code, RECONCILER, reason, facts);
+    }
+    match culprits {
+        Some(scopes) => apart::take_back(draft, delivery, &scopes, (code, reason, facts)),
+        None => roll_back(draft, delivery, code, RECONCILER, reason, facts),
+    }
+}
+
+/// Remembers what failed, by the digest of each scope that brought something new to the machine that failed
+/// (DL-14), or of these alone; the facts for the note.
+fn remember(
+    draft: &mut Draft<'_>,
+    delivery: &Delivery,
+    node: NodeId,
+    only: Option<&BTreeSet<Scope>>,
+    reason: &str,
+) -> Vec<(String, String)> {
+    let mut facts = Vec::new();
+    let to_blame =
+        |leg: &&Leg| leg.nodes.contains_key(&node) && only.is_none_or(|only| only.contains(&leg.scope));
+    for leg in delivery.legs.iter().filter(to_blame) {
+        let new = match leg.scope {
+            Scope::Module(_) => true,
+            Scope::Policy => leg.before != Some(leg.digest),
+            Scope::List | Scope::Gate => false,
+        };
+        if new {
+            facts.push(("Known-Bad".to_owned(), format!("{} {}", leg.scope, leg.digest)));
+            let key = (leg.scope.clone(), leg.digest);
+            let before = draft.known.snapshot.known_bad.get(&key);
+            let mut on = before.map(|bad| bad.on.clone()).unwrap_or_default();
+            on.insert(node);
+            let bad = KnownBad {
+                commit: delivery.commit.clone(),
+                since: draft.now(),
+                reason: reason.to_owned(),
+                on,
+            };
+            draft.act.known_bad.insert(key, Some(bad));
+        }
+    }
+    facts
+}

@@ -1,6 +1,7 @@
 //! The engine in a small world: a snapshot that acts are applied to, and hosts that answer as a test says.
 
 mod answers;
+mod classes;
 mod guards;
 mod host;
 mod proven;

@@ -102,13 +102,14 @@ pub(in crate::pure::decide) fn new_walk(
         released: false,
         windows,
         excused,
+        classes: BTreeMap::new(),
         lines: Vec::new(),
         abort_cause: None,
         outstanding: Vec::new(),
     }
 }
 
-/// Every node is `required` until classes come (UC-1): what a stage leaves out is roll-back (DL-19).
+/// What a stage leaves out is roll-back; which machines it speaks of, [`super::super::classes`] says (DL-19).
 fn trouble(written: Option<Trouble>) -> OnTrouble {
     match written {
         Some(Trouble::Hold) => OnTrouble::Hold,

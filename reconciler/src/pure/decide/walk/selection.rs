@@ -3,11 +3,13 @@
 use std::collections::BTreeSet;
 
 use meshplan_schemas::document::plan::Amount;
+use meshplan_schemas::fleet_list::UpdateClass;
 use meshplan_schemas::ident::{CommitId, NodeId};
 use sha2::{Digest as _, Sha256};
 
 use super::{changed, ordered};
 use crate::pure::compose::Composed;
+use crate::pure::decide::classes;
 use crate::pure::decide::draft::Draft;
 use crate::pure::delivery::{Delivery, StageRun, Walk};
 
@@ -25,6 +27,7 @@ pub(super) fn candidates(draft: &Draft<'_>, delivery: &Delivery, walk: &Walk) ->
     changed(delivery)
         .into_iter()
         .filter(|id| heard(id) && !before.contains(id) && !walk.excused.contains(id))
+        .filter(|id| classes::of(walk, id) != UpdateClass::LeftBehind)
         .collect()
 }
 
@@ -37,7 +40,10 @@ pub(in crate::pure::decide) fn select(
 ) -> (BTreeSet<NodeId>, Option<String>) {
     let wanted = &stage.select;
     if wanted.rest {
-        return (first_by_hash(commit, tree, candidates, stage.batch), None);
+        return (
+            first_by_hash(commit, tree, candidates, stage.batch, Last::Lifelines),
+            None,
+        );
     }
     let named = !wanted.nodes.is_empty() || !wanted.roles.is_empty();
     let fits = |id: &&NodeId| {
@@ -48,10 +54,19 @@ pub(in crate::pure::decide) fn select(
     };
     let fitting: BTreeSet<NodeId> = candidates.iter().filter(fits).copied().collect();
     if !fitting.is_empty() || !named {
-        return (first_by_hash(commit, tree, &fitting, wanted.count), None);
+        return (
+            first_by_hash(commit, tree, &fitting, wanted.count, Last::Volunteers),
+            None,
+        );
     }
     // No named canary is among the machines that this changes: one that is takes its place (DL-6).
-    let instead = first_by_hash(commit, tree, candidates, Some(Amount::Number(1)));
+    let instead = first_by_hash(
+        commit,
+        tree,
+        candidates,
+        Some(Amount::Number(1)),
+        Last::Volunteers,
+    );
     let line = instead.first().and_then(|id| tree.nodes.get(id)).map(|node| {
         format!(
             "no machine that the stage {} names is changed by this; {} goes first instead",
@@ -61,6 +76,15 @@ pub(in crate::pure::decide) fn select(
     (instead, line)
 }
 
+/// Whom a choice by hash takes last, beside lifelines.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Last {
+    /// Nobody else: waves are of all alike.
+    Lifelines,
+    /// Machines that are not awaited: as the only canaries they would say little, or nothing in time (UC-1).
+    Volunteers,
+}
+
 /// So many of them in the order of their hash with the commit, at least one, lifelines last; all where no amount is
 /// given.
 fn first_by_hash(
@@ -68,23 +92,26 @@ fn first_by_hash(
     tree: &Composed,
     from: &BTreeSet<NodeId>,
     amount: Option<Amount>,
+    last: Last,
 ) -> BTreeSet<NodeId> {
     let Some(amount) = amount else { return from.clone() };
     let many = resolve(amount, from.len()).max(1);
     let lifelines = tree.leaves.values().filter(|listed| listed.leaf.lifeline);
     let lifelines: BTreeSet<NodeId> = lifelines.map(|listed| listed.leaf.id).collect();
-    let mut hashed: Vec<(bool, [u8; 32], NodeId)> = from
+    let volunteer =
+        |id: &NodeId| last == Last::Volunteers && classes::of_record(tree, *id) != UpdateClass::Required;
+    let mut hashed: Vec<(bool, bool, [u8; 32], NodeId)> = from
         .iter()
         .map(|id| {
             let hash = Sha256::new()
                 .chain_update(commit.as_str().as_bytes())
                 .chain_update(id.0.as_bytes())
                 .finalize();
-            (lifelines.contains(id), hash.into(), *id)
+            (lifelines.contains(id), volunteer(id), hash.into(), *id)
         })
         .collect();
     hashed.sort_unstable();
-    hashed.into_iter().take(many).map(|(_, _, id)| id).collect()
+    hashed.into_iter().take(many).map(|(.., id)| id).collect()
 }
 
 /// An amount of so many machines: a share is rounded down.

@@ -37,7 +37,7 @@ use crate::pure::hearing::{Hearing, Jump, Went};
 use crate::pure::journal;
 use crate::pure::note;
 use crate::pure::scope::Scope;
-use crate::pure::snapshot::Snapshot;
+use crate::pure::snapshot::{Assignment, Snapshot};
 
 /// The term of the lease: 1 until there is more than one reconciler (LK-6).
 const TERM: u64 = 1;
@@ -228,7 +228,7 @@ impl<R: FleetRepo, L: Links> Engine<R, L> {
         let open = snapshot
             .deliveries
             .values()
-            .filter(|d| !d.state.is_final() || d.order == snapshot.counters.order);
+            .filter(|d| !d.state.is_final() || d.order == snapshot.counters.order || d.owes());
         let mut wanted: Vec<CommitId> = open
             .flat_map(|d| std::iter::once(&d.commit).chain(&d.previous))
             .cloned()
@@ -310,10 +310,8 @@ impl<R: FleetRepo, L: Links> Engine<R, L> {
         let known = self.read_at.is_some() && self.read_at == snapshot.changes;
         if !known || self.contents.modules.len() > 2 * self.read_modules + SPARE_CONTENTS {
             let assigned = snapshot.assignments.iter();
-            let assigned = assigned.flat_map(|((_, scope), a)| {
-                let digests = [&a.assigned, &a.proven].into_iter().flatten().map(|c| c.digest);
-                digests.map(move |digest| (*scope == Scope::Policy, digest))
-            });
+            let assigned = assigned
+                .flat_map(|((_, scope), a)| a.contents().map(move |c| (*scope == Scope::Policy, c.digest)));
             let named: BTreeSet<(bool, Digest)> = assigned.chain(missing.drain(..)).collect();
             let contents = &mut self.contents;
             contents
@@ -369,7 +367,7 @@ impl<R: FleetRepo, L: Links> Engine<R, L> {
         }
         self.read_at = None;
         for ((_, scope), assignment) in &act.assignments {
-            let content = assignment.iter().flat_map(|a| [&a.assigned, &a.proven]).flatten();
+            let content = assignment.iter().flat_map(Assignment::contents);
             for digest in content.map(|c| c.digest) {
                 let policy = *scope == Scope::Policy;
                 let known = if policy {

@@ -22,6 +22,7 @@ mod fleet;
 mod forge;
 mod host;
 mod show;
+mod signed_list;
 mod world;
 
 use script::{Script, ScriptError};

@@ -66,6 +66,20 @@ impl Payload for Epoch {
     const TYPE: &'static str = "application/vnd.meshplan.epoch+json";
 }
 
+impl Epoch {
+    /// How long a node that is left behind waits before it follows to this epoch, in seconds since it first saw it (UC-1).
+    ///
+    /// The watch is counted in its whole length from there: whoever sees an epoch sees it after it was signed, so that
+    /// `watch_until` has passed by then, whatever the node's clock says.
+    #[must_use]
+    pub fn follow_secs(&self, grace_secs: u32) -> i64 {
+        let watch = self
+            .watch_until
+            .map_or(0, |until| until.saturating_sub(self.issued_at));
+        watch.max(i64::from(grace_secs))
+    }
+}
+
 /// An older epoch that still stands (SG-2).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct InForce {

@@ -190,9 +190,9 @@ pub async fn run(setup: Setup, clock: Clock) -> Result<Standing, RunError> {
             }
             () = tokio::time::sleep_until(due) => {
                 if running.is_none() && shell.agent.standing().window.is_none() {
-                    // What was asked about the clock of before says nothing of this one.
                     if shell.clock.set_anew() {
-                        shell.agent.trust_clock(None);
+                        let now = shell.now();
+                        shell.agent.clock_was_set(now);
                     }
                 }
                 shell.write_again()?;

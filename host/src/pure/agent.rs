@@ -110,6 +110,10 @@ pub struct Agent {
     failures: u32,
     /// An order waits for the maintenance window that opens then.
     opens: Option<i64>,
+    /// It is left behind, and follows then.
+    follows: Option<i64>,
+    /// Up to when the time that it waits is counted.
+    counted_at: i64,
     heartbeat_secs: u32,
     next_heartbeat: i64,
     next_reconcile: i64,
@@ -154,6 +158,8 @@ impl Agent {
             duties: Duties::default(),
             failures: 0,
             opens: None,
+            follows: None,
+            counted_at: now,
             heartbeat_secs: HEARTBEAT_SECS,
             next_heartbeat: now,
             next_reconcile: now,
@@ -205,6 +211,12 @@ impl Agent {
     pub fn trust_clock(&mut self, synchronised: Option<bool>) {
         self.synchronised = synchronised;
     }
+    /// The machine's clock was set, and it is so late now: what was asked about it before says nothing of this one, and no
+    /// time went by with it.
+    pub fn clock_was_set(&mut self, now: i64) {
+        self.synchronised = None;
+        self.counted_at = now;
+    }
     /// Whether the clock is known to be right (HR-11).
     #[must_use]
     pub fn clock_trusted(&self, now: i64) -> Option<bool> {
@@ -238,6 +250,7 @@ impl Agent {
         self.next_heartbeat
             .min(self.next_reconcile)
             .min(self.opens.unwrap_or(i64::MAX))
+            .min(self.follows.unwrap_or(i64::MAX))
             .max(now.saturating_add(1))
     }
 
@@ -253,6 +266,7 @@ impl Agent {
 
     /// Takes an event.
     pub fn on(&mut self, event: Event, now: i64) -> Vec<Effect> {
+        self.count_wait(now);
         match event {
             Event::Started(started) => self.started(*started, now),
             Event::LinkUp => self.link_came(now),
@@ -284,6 +298,7 @@ impl Agent {
     /// What is to be done when nothing is being done: the newest order first, then the policy, then drift.
     fn next(&mut self, now: i64) {
         self.opens = None;
+        self.follows = None;
         if self.busy == Busy::No && self.standing.window.is_none() {
             self.next_declaration(now);
         }
@@ -305,6 +320,10 @@ impl Agent {
 
     /// A heartbeat says how the node is now, not how it was when somebody last looked: its probes are asked first.
     fn heartbeat(&mut self, now: i64) {
+        if self.follows.is_some() {
+            // How long it has waited outlives the host, to a heartbeat.
+            self.effects.push(Effect::SaveStanding);
+        }
         let probes = self.probes();
         if probes.is_empty() || self.standing.window.is_some() {
             return self.report(Cause::Heartbeat, now);

@@ -14,6 +14,7 @@ use meshplan_schemas::policy;
 use super::duties::Duties;
 use super::known_bad::KnownBad;
 use super::orders::Kept;
+use super::standing::Waited;
 
 /// What the choice is made on.
 #[derive(Debug)]
@@ -32,6 +33,12 @@ pub struct Given<'a> {
     pub roles: &'a [RoleName],
     /// The class in the node's own record.
     pub class: UpdateClass,
+    /// It never follows where it is left behind (UC-1).
+    pub pinned: bool,
+    /// How long one that is left behind waits at least, in seconds; none while no list says so.
+    pub grace_secs: Option<u32>,
+    /// How long it has waited, and for which epoch.
+    pub waited: Option<Waited>,
     /// The epoch that was tried last and did not stay, which is not tried again by itself.
     pub settled: Option<Digest>,
     /// Content that failed here.
@@ -45,8 +52,13 @@ pub enum Choice {
     Nothing,
     /// The chosen epoch's bytes are not held: ask for them, run what runs meanwhile.
     Want(Digest),
-    /// The class keeps this node behind (UC-1).
-    LeftBehind,
+    /// The class keeps this node behind the chosen epoch (UC-1).
+    LeftBehind {
+        /// The epoch.
+        epoch: Digest,
+        /// Until when.
+        wait: Wait,
+    },
     /// Nothing changes on this node by it: its number is noted.
     Note(Digest),
     /// Its policy failed here before.
@@ -72,6 +84,53 @@ pub enum Choice {
     },
 }
 
+/// Until when a node stays behind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wait {
+    /// Until its record says otherwise.
+    Pinned,
+    /// Until a list is held that says how long.
+    Unknown,
+    /// So many seconds more.
+    Secs {
+        /// From now.
+        left: i64,
+        /// In all.
+        of: i64,
+    },
+}
+
+impl std::fmt::Display for Wait {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Pinned => f.write_str("pinned: it does not follow"),
+            Self::Unknown => f.write_str("no fleet list is held that says when it follows"),
+            Self::Secs { of, .. } => write!(
+                f,
+                "follows {of} s after its first sight, where it still stands then"
+            ),
+        }
+    }
+}
+
+/// How long the class keeps the node behind an epoch; none where it does not, or not any more.
+fn wait(given: &Given<'_>, digest: Digest, epoch: &Epoch) -> Option<Wait> {
+    if given.class != UpdateClass::LeftBehind {
+        return None;
+    }
+    if given.pinned {
+        return Some(Wait::Pinned);
+    }
+    let Some(grace_secs) = given.grace_secs else {
+        return Some(Wait::Unknown);
+    };
+    let of = epoch.follow_secs(grace_secs);
+    let waited = given.waited.filter(|waited| waited.epoch == digest);
+    let left = of.saturating_sub(waited.map_or(0, |waited| waited.secs));
+    // Who has not begun to wait has not seen it before, however short the grace is.
+    (left > 0 || waited.is_none()).then_some(Wait::Secs { left, of })
+}
+
 /// The digest of the epoch that is run, with its number (EP-3).
 #[must_use]
 pub fn chosen(given: &Given<'_>) -> Option<(u64, Digest)> {
@@ -82,9 +141,6 @@ pub fn chosen(given: &Given<'_>) -> Option<(u64, Digest)> {
 /// Decides.
 #[must_use]
 pub fn choose(given: &Given<'_>) -> Choice {
-    if given.newest.is_some() && given.class == UpdateClass::LeftBehind {
-        return Choice::LeftBehind;
-    }
     let Some((_, digest)) = chosen(given) else {
         return Choice::Nothing;
     };
@@ -97,11 +153,19 @@ pub fn choose(given: &Given<'_>) -> Choice {
     let read = policy::parse(&kept.payload.policy).map_err(|e| e.to_string());
     let read = read.map(|policy| policy.effective_text(given.roles));
     // What the host is to obey it must understand (FR-7).
-    let text = match read.and_then(|text| Duties::of(&text).map(|_| text)) {
+    let read = read.and_then(|text| Duties::of(&text).map(|_| text));
+    let same = |text: &String| given.effective == Some(Digest::of(text.as_bytes()));
+    // Whom an epoch changes nothing for is not behind it.
+    if !read.as_ref().is_ok_and(same)
+        && let Some(wait) = wait(given, digest, &kept.payload)
+    {
+        return Choice::LeftBehind { epoch: digest, wait };
+    }
+    let text = match read {
         Ok(text) => text,
         Err(why) => return Choice::Unreadable { epoch: digest, why },
     };
-    if given.effective == Some(Digest::of(text.as_bytes())) {
+    if same(&text) {
         return if given.running == Some(digest) {
             Choice::Nothing
         } else {
@@ -153,6 +217,9 @@ mod tests {
         effective: Option<String>,
         settled: Option<Digest>,
         known_bad: KnownBad,
+        pinned: bool,
+        grace_secs: Option<u32>,
+        waited: Option<Waited>,
     }
 
     impl World {
@@ -164,6 +231,18 @@ mod tests {
                 effective: None,
                 settled: None,
                 known_bad: KnownBad::default(),
+                pinned: false,
+                grace_secs: Some(600),
+                waited: None,
+            }
+        }
+        fn wait_secs(&self) -> Option<i64> {
+            match self.choose_as(UpdateClass::LeftBehind) {
+                Choice::LeftBehind {
+                    wait: Wait::Secs { left, .. },
+                    ..
+                } => Some(left),
+                _ => None,
             }
         }
         fn hold(&mut self, epoch: &Epoch) -> Digest {
@@ -186,6 +265,9 @@ mod tests {
                 node: sample::NODE,
                 roles: &[],
                 class,
+                pinned: self.pinned,
+                grace_secs: self.grace_secs,
+                waited: self.waited,
                 settled: self.settled,
                 known_bad: &self.known_bad,
             })
@@ -328,10 +410,79 @@ mod tests {
         assert_eq!(world.choose(), Choice::Nothing);
     }
 
+    // holds: UC-1
     #[test]
-    fn a_node_that_is_left_behind_stages_nothing() {
+    fn a_node_that_is_left_behind_follows_when_grace_and_watch_are_over_and_never_where_it_is_pinned() {
         let mut world = World::new();
-        world.see(&sample::epoch(4, &policy(1), Targeting::everyone(), vec![]));
-        assert_eq!(world.choose_as(UpdateClass::LeftBehind), Choice::LeftBehind);
+        let mut release = sample::epoch(4, &policy(1), Targeting::everyone(), vec![]);
+        let epoch = world.see(&release);
+        assert_eq!(world.wait_secs(), Some(600), "it begins to wait");
+        world.grace_secs = Some(0);
+        assert_eq!(
+            world.wait_secs(),
+            Some(0),
+            "a first sight is no wait that is over"
+        );
+        world.grace_secs = Some(600);
+        world.waited = Some(Waited { epoch, secs: 599 });
+        assert_eq!(world.wait_secs(), Some(1));
+        world.waited = Some(Waited { epoch, secs: 600 });
+        let staged = |choice| matches!(choice, Choice::Stage { .. });
+        assert!(staged(world.choose_as(UpdateClass::LeftBehind)));
+        world.grace_secs = None;
+        let unknown = Choice::LeftBehind {
+            epoch,
+            wait: Wait::Unknown,
+        };
+        assert_eq!(world.choose_as(UpdateClass::LeftBehind), unknown);
+        world.grace_secs = Some(600);
+        world.pinned = true;
+        let pinned = Choice::LeftBehind {
+            epoch,
+            wait: Wait::Pinned,
+        };
+        assert_eq!(world.choose_as(UpdateClass::LeftBehind), pinned);
+        assert!(staged(world.choose()), "its own record alone says so");
+        world.pinned = false;
+
+        // A longer watch is waited for too, in its whole length.
+        release.epoch = 5;
+        release.watch_until = Some(release.issued_at + 900);
+        let epoch = world.see(&release);
+        assert_eq!(world.wait_secs(), Some(900), "it has waited for another one");
+        world.waited = Some(Waited { epoch, secs: 600 });
+        assert_eq!(world.wait_secs(), Some(300));
+    }
+
+    // holds: UC-1, EP-3
+    #[test]
+    fn what_was_aborted_in_its_grace_is_not_what_a_node_that_is_left_behind_follows_to() {
+        let mut world = World::new();
+        let baseline = sample::epoch(1, &policy(1), Targeting::everyone(), vec![]);
+        let first = world.see(&baseline);
+        world.run(first);
+        let release = world.see(&sample::epoch(2, &policy(2), Targeting::everyone(), vec![]));
+        assert_eq!(world.wait_secs(), Some(600));
+        world.waited = Some(Waited {
+            epoch: release,
+            secs: 6000,
+        });
+        let aborted = world.see(&sample::epoch(3, &policy(1), Targeting::everyone(), vec![]));
+        assert_eq!(world.choose_as(UpdateClass::LeftBehind), Choice::Note(aborted));
+    }
+
+    // holds: UC-1
+    #[test]
+    fn a_node_that_is_left_behind_asks_for_the_bytes_of_what_stands_for_its_neighbours() {
+        let mut world = World::new();
+        let release = sample::epoch(2, &policy(2), Targeting::everyone(), vec![]);
+        world.see(&sample::epoch(
+            3,
+            &policy(3),
+            for_another(),
+            vec![in_force(&release)],
+        ));
+        let wanted = Choice::Want(sample::kept(&release).digest);
+        assert_eq!(world.choose_as(UpdateClass::LeftBehind), wanted);
     }
 }

@@ -140,6 +140,19 @@ impl Orders {
             .map_or(UpdateClass::Required, |(_, leaf)| leaf.update_class)
     }
 
+    /// Whether the own record says that this node never follows (UC-1).
+    #[must_use]
+    pub fn pinned(&self) -> bool {
+        self.record.as_ref().is_some_and(|(_, leaf)| leaf.pinned)
+    }
+
+    /// How long a node that is left behind waits at least, in seconds; none while no list is held.
+    #[must_use]
+    pub fn grace_secs(&self) -> Option<u32> {
+        let head = self.head.as_ref()?;
+        Some(head.payload.settings.left_behind_grace_secs)
+    }
+
     /// Whom this host believes: the head's, else what stands beside the marks, else the former head's.
     #[must_use]
     pub fn anchor(&self, beside_marks: Option<&Anchor>) -> Option<Anchor> {

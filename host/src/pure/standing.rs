@@ -40,6 +40,9 @@ pub struct Standing {
     pub running: Option<Mark>,
     /// The digest of the effective policy on the machine.
     pub policy: Option<Digest>,
+    /// The epoch that it is left behind, and how long it has waited for it (UC-1).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub left_behind: Option<Waited>,
     /// Of each epoch that is held: by whom and when it was delivered.
     pub received: BTreeMap<Digest, Received>,
     /// The open confirm window.
@@ -56,6 +59,15 @@ pub struct Standing {
     pub left_out: Vec<ModuleName>,
     /// Orders refused since the last report.
     pub refused: Vec<RefusedOrder>,
+}
+
+/// How long a node that is left behind has waited for an epoch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Waited {
+    /// The epoch.
+    pub epoch: Digest,
+    /// Seconds since its first sight in which this host ran: no clock that is set, and no start, adds to them.
+    pub secs: i64,
 }
 
 /// By whom and when an epoch came.
@@ -77,6 +89,7 @@ impl Default for Standing {
             settled_epoch: None,
             running: None,
             policy: None,
+            left_behind: None,
             received: BTreeMap::new(),
             window: None,
             rollbacks: Vec::new(),

@@ -166,8 +166,14 @@ fn show(view: &DeliveryView, out: &mut dyn Write) -> std::io::Result<()> {
         let mark = if stage.current { ">" } else { " " };
         writeln!(out, "{mark} {}: {}", stage.name, stage.summary)?;
         for machine in &stage.machines {
-            writeln!(out, "    {} {}: {}", machine.name, machine.word, machine.reason)?;
+            writeln!(out, "    {}", machine.line())?;
         }
+    }
+    for machine in &view.left_behind {
+        writeln!(out, "  {}", machine.line())?;
+    }
+    for remark in &view.remarks {
+        writeln!(out, "  remark: {remark}")?;
     }
     for block in &view.story {
         writeln!(out, "\n{block}")?;

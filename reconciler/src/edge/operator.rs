@@ -182,7 +182,8 @@ async fn view(counter: &Counter) -> Result<StatusView, StoreError> {
     let connected = counter.mesh.connected().into_iter().collect();
     let mut views = Vec::new();
     for delivery in counter.store.deliveries(LISTED).await? {
-        views.push(seen(counter, &delivery).await?);
+        let transitions = counter.store.transitions_of(&delivery.commit).await?;
+        views.push(page::delivery(&delivery, &transitions, &heard));
     }
     let mut troubles = counter.health.troubles();
     for row in counter.store.outbox_open().await? {
@@ -215,7 +216,12 @@ async fn view(counter: &Counter) -> Result<StatusView, StoreError> {
 
 async fn seen(counter: &Counter, delivery: &Delivery) -> Result<DeliveryView, StoreError> {
     let transitions = counter.store.transitions_of(&delivery.commit).await?;
-    Ok(page::delivery(delivery, &transitions))
+    let heard = if page::asks_nodes(delivery) {
+        counter.store.nodes().await?
+    } else {
+        Arc::default()
+    };
+    Ok(page::delivery(delivery, &transitions, &heard))
 }
 
 async fn home(State(counter): State<Counter>) -> Result<Response, No> {
@@ -266,7 +272,11 @@ async fn explain_any(
         .deliveries
         .values()
         .find(|d| d.walk.is_some() && !d.state.is_final());
-    Ok(Json(why::why_node(node, walking, counter.clock.now())))
+    let owing = snapshot
+        .deliveries
+        .values()
+        .find(|d| d.is_followed_by(&node.name));
+    Ok(Json(why::why_node(node, walking, owing, counter.clock.now())))
 }
 
 async fn word(

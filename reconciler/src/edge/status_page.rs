@@ -75,6 +75,8 @@ mod tests {
             scopes: vec![],
             skipped: vec![],
             stages: vec![],
+            left_behind: vec![],
+            remarks: vec![],
             epoch: 0,
             revision: 0,
             sequence: 0,

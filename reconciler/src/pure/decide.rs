@@ -9,6 +9,7 @@
 //! | [`waiting`] | which waiting delivery is next, what holds it, when it begins |
 //! | [`walk`] | stages, their selections, when they pass, what trouble does |
 //! | [`look`] | what a report says of one machine |
+//! | [`classes`] | whom a walk waits for, whose trouble counts, who follows later |
 //! | [`orders`] | the orders of a stage, a release, a roll-back |
 //! | [`freeze`] | that no new delivery of the fleet begins |
 //! | [`people`] | what a person's word does |
@@ -33,6 +34,7 @@ use super::compose::{Composed, TreeError};
 use super::diff::PolicyOnNode;
 use super::snapshot::Snapshot;
 
+pub mod classes;
 pub mod draft;
 pub mod forecast;
 pub mod freeze;

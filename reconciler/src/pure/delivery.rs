@@ -10,6 +10,7 @@ use meshplan_schemas::declaration::LeftOut;
 use meshplan_schemas::digest::Digest;
 use meshplan_schemas::document::plan::{Amount, Select};
 use meshplan_schemas::epoch::Targeting;
+use meshplan_schemas::fleet_list::UpdateClass;
 use meshplan_schemas::ident::{CommitId, DeliveryName, NodeId, NodeName, PlanName};
 use meshplan_schemas::lifecycle::delivery::{Code, InvalidTransition, State, check};
 use meshplan_schemas::maintenance::Window;
@@ -71,6 +72,33 @@ pub struct Delivery {
     /// What a walk whose place it took had put on machines: its own walk answers for that too.
     #[serde(default)]
     pub inherited: Option<Inherited>,
+    /// Machines that are left behind what it brings: in none of its stages, and never waited for (UC-1).
+    #[serde(default)]
+    pub left_behind: BTreeMap<NodeId, LeftBehind>,
+}
+
+/// A machine that is left behind a delivery.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LeftBehind {
+    /// Its name.
+    pub name: NodeName,
+    /// It never follows.
+    pub pinned: bool,
+    /// When it gets what was accepted; none before that, when it has it, and where a newer delivery answers for it.
+    #[serde(default)]
+    pub follows: Option<Follows>,
+    /// The declaration by which it followed, 0 before, and where nothing of its declaration changed.
+    #[serde(default)]
+    pub sequence: u64,
+}
+
+/// When a machine that was left behind follows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Follows {
+    /// Not before.
+    pub at: Timestamp,
+    /// How long after the content was accepted that is, in seconds: a clock that jumps begins it anew (RO-8).
+    pub after_secs: u32,
 }
 
 /// What a walk left on machines when a newer delivery took its place.
@@ -120,6 +148,9 @@ pub struct Leg {
     pub from: Option<CommitId>,
     /// For modules and policy: the nodes that it changes.
     pub nodes: BTreeMap<NodeId, NodeChange>,
+    /// The same for nodes that are left behind: accepted for them with the others, and ordered later or never (UC-1).
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub behind: BTreeMap<NodeId, NodeChange>,
 }
 
 /// What a leg changes on one node: content digests; none is "not there".
@@ -163,7 +194,10 @@ pub struct Walk {
     /// Machines that are not awaited: absent at the start, and the plan or a person says so (DL-19).
     #[serde(default)]
     pub excused: BTreeSet<NodeId>,
-    /// What is worth saying of the walk: an empty stage, a canary that was replaced.
+    /// The class of each machine that it changes and that is not required, as it counts now (UC-1).
+    #[serde(default)]
+    pub classes: BTreeMap<NodeId, UpdateClass>,
+    /// What is worth saying of the walk: an empty stage, a canary that was replaced, a class that is another now.
     #[serde(default)]
     pub lines: Vec<String>,
     /// Each leg has its own fate (DL-3, `legs = "apart"`).
@@ -390,6 +424,20 @@ impl Delivery {
     #[must_use]
     pub fn is_outstanding(&self) -> bool {
         self.state == State::RolledBack && self.walk.as_ref().is_some_and(|w| !w.outstanding.is_empty())
+    }
+
+    /// Whether it is over and still has something to order: the former content, or its own to machines that follow later.
+    #[must_use]
+    pub fn owes(&self) -> bool {
+        self.is_outstanding() || self.left_behind.values().any(|left| left.follows.is_some())
+    }
+
+    /// Whether this machine is left behind it and follows to it.
+    #[must_use]
+    pub fn is_followed_by(&self, name: &str) -> bool {
+        let left = self.left_behind.values();
+        left.into_iter()
+            .any(|left| left.name.as_str() == name && left.follows.is_some())
     }
 
     /// Whether orders of it are out, or may be.

@@ -1,6 +1,6 @@
 //! What a commit changes, beside what was accepted before: the legs of its delivery (DL-3).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use meshplan_schemas::declaration::{LeftOut, ModuleContent};
@@ -11,10 +11,12 @@ use serde::{Deserialize, Serialize};
 
 use super::compose::former::Former;
 use super::compose::{Composed, ComposedNode};
-use super::delivery::{Leg, NodeChange};
+use super::delivery::Leg;
 use super::scope::Scope;
-use super::snapshot::{Assignment, ContentRef, KnownBad, Snapshot};
+use super::snapshot::{ContentRef, KnownBad, Snapshot};
+use changes::Changes;
 
+mod changes;
 pub mod proven;
 
 /// The `policy` scope's content on one node: what the node merges policy by, and what comes of it.
@@ -43,6 +45,8 @@ pub struct Diff {
     pub former: BTreeMap<Digest, Arc<ModuleContent>>,
     /// Modules that nodes lack, and that these legs do not bring them (FR-8).
     pub left_out: BTreeMap<NodeId, Vec<LeftOut>>,
+    /// Machines that are left behind these legs, or what was accepted before them: no stage has them (UC-1).
+    pub left_behind: BTreeSet<NodeId>,
     /// Former content that is wanted ([`proven::wanted`]) was not composed yet: this says not all.
     pub unread: bool,
 }
@@ -103,6 +107,7 @@ pub fn policy_on_nodes(
 pub fn diff(tree: &Composed, beside: &Beside<'_>) -> Result<Diff, serde_json::Error> {
     let snapshot = beside.snapshot;
     let mut all = Vec::new();
+    let mut out = Diff::default();
     if snapshot.accepted.get(&Scope::List).map(|c| c.digest) != Some(tree.list_digest) {
         let before = snapshot.accepted.get(&Scope::List).map(|c| c.digest);
         all.push(Leg {
@@ -111,10 +116,16 @@ pub fn diff(tree: &Composed, beside: &Beside<'_>) -> Result<Diff, serde_json::Er
             before,
             from: None,
             nodes: BTreeMap::new(),
+            behind: BTreeMap::new(),
         });
     }
-    all.extend(policy_leg(tree, snapshot, &tree.policy, tree.policy_digest)?);
-    all.extend(module_legs(tree, snapshot));
+    let (policy, lagging) = policy_leg(tree, snapshot, &tree.policy, tree.policy_digest)?;
+    let mut behind = BTreeMap::from([(Scope::Policy, lagging)]);
+    all.extend(policy);
+    for (leg, lagging) in module_legs(tree, snapshot) {
+        behind.insert(leg.scope.clone(), lagging);
+        all.extend((!leg.nodes.is_empty() || !leg.behind.is_empty()).then_some(leg));
+    }
     if snapshot.accepted.get(&Scope::Gate).map(|c| c.digest) != Some(tree.gate_digest) {
         let before = snapshot.accepted.get(&Scope::Gate).map(|c| c.digest);
         all.push(Leg {
@@ -123,10 +134,10 @@ pub fn diff(tree: &Composed, beside: &Beside<'_>) -> Result<Diff, serde_json::Er
             before,
             from: None,
             nodes: BTreeMap::new(),
+            behind: BTreeMap::new(),
         });
     }
 
-    let mut out = Diff::default();
     for leg in all {
         let failed = snapshot
             .known_bad
@@ -144,11 +155,15 @@ pub fn diff(tree: &Composed, beside: &Beside<'_>) -> Result<Diff, serde_json::Er
             continue;
         }
         out.skipped.insert(leg.scope.clone(), bad.clone());
+        // Nobody gets it: nobody is behind it.
+        behind.remove(&leg.scope);
         match leg.scope {
             // The text stays out; who a node is (roles, takes) does not wait for it.
             Scope::Policy => {
                 if let Some((text, digest)) = beside.accepted_text.zip(leg.before) {
-                    out.legs.extend(policy_leg(tree, snapshot, text, digest)?);
+                    let (leg, lagging) = policy_leg(tree, snapshot, text, digest)?;
+                    out.legs.extend(leg);
+                    behind.insert(Scope::Policy, lagging);
                 }
             }
             Scope::Module(_) => {
@@ -163,6 +178,7 @@ pub fn diff(tree: &Composed, beside: &Beside<'_>) -> Result<Diff, serde_json::Er
             Scope::List | Scope::Gate => {}
         }
     }
+    out.left_behind = behind.into_values().flatten().collect();
     Ok(out)
 }
 
@@ -177,53 +193,61 @@ fn touched(leg: &Leg, tree: &Composed, previous: Option<&Composed>) -> bool {
     }
 }
 
+/// The leg of the policy, where there is one, and the nodes that are left behind this text.
 fn policy_leg(
     tree: &Composed,
     snapshot: &Snapshot,
     text: &str,
     digest: Digest,
-) -> Result<Option<Leg>, serde_json::Error> {
+) -> Result<(Option<Leg>, BTreeSet<NodeId>), serde_json::Error> {
     let before = snapshot.accepted.get(&Scope::Policy).map(|c| c.digest);
-    let nodes: BTreeMap<NodeId, NodeChange> = policy_on_nodes(tree, text)?
-        .into_iter()
-        .filter(|(id, _)| tree.nodes.get(id).is_some_and(|n| n.enrolled))
-        .filter_map(|(id, (digest, _))| Some((id, change(snapshot, id, Scope::Policy, Some(digest))?)))
-        .collect();
-    let differs = before != Some(digest) || !nodes.is_empty();
-    Ok(differs.then_some(Leg {
+    let mut changes = Changes::default();
+    for (id, (digest, _)) in policy_on_nodes(tree, text)? {
+        if let Some(node) = tree.nodes.get(&id).filter(|node| node.enrolled) {
+            changes.add(snapshot, node, &Scope::Policy, Some(digest));
+        }
+    }
+    let differs = before != Some(digest) || !changes.is_empty();
+    let leg = differs.then_some(Leg {
         scope: Scope::Policy,
         digest,
         before,
         from: None,
-        nodes,
-    }))
+        nodes: changes.nodes,
+        behind: changes.behind,
+    });
+    Ok((leg, changes.lagging))
 }
 
-fn module_legs(tree: &Composed, snapshot: &Snapshot) -> Vec<Leg> {
-    let mut changes: BTreeMap<ModuleName, BTreeMap<NodeId, NodeChange>> = BTreeMap::new();
+/// A leg for each module that any node has another content of, with the nodes that are left behind it; one that changes
+/// nobody is none.
+fn module_legs(tree: &Composed, snapshot: &Snapshot) -> Vec<(Leg, BTreeSet<NodeId>)> {
+    let mut changes: BTreeMap<ModuleName, Changes> = BTreeMap::new();
     for node in tree.nodes.values().filter(|n| n.enrolled) {
         for (module, after) in modules_changed(node, snapshot) {
-            if let Some(change) = change(snapshot, node.id, Scope::Module(module.clone()), after) {
-                changes.entry(module.clone()).or_default().insert(node.id, change);
-            }
+            let scope = Scope::Module(module.clone());
+            let of_module = changes.entry(module.clone()).or_default();
+            of_module.add(snapshot, node, &scope, after);
         }
     }
     changes
         .into_iter()
-        .map(|(module, nodes)| {
+        .map(|(module, changes)| {
             // A module that is gone from the tree has the digest of nothing.
             let digest = tree
                 .sources
                 .get(&module)
                 .copied()
                 .unwrap_or_else(|| Digest::of(b""));
-            Leg {
+            let leg = Leg {
                 scope: Scope::Module(module),
                 digest,
                 before: None,
                 from: None,
-                nodes,
-            }
+                nodes: changes.nodes,
+                behind: changes.behind,
+            };
+            (leg, changes.lagging)
         })
         .collect()
 }
@@ -242,7 +266,7 @@ fn modules_changed<'n>(
         let of = |content: &Option<ContentRef>| content.as_ref().map(|c| c.digest);
         let (assigned, proven) = (of(&assignment.assigned), of(&assignment.proven));
         match changed.get(module) {
-            Some(after) if *after == assigned && *after == proven => {
+            Some(after) if *after == assigned && *after == proven && assignment.held_back.is_none() => {
                 changed.remove(module);
             }
             Some(_) => {}
@@ -253,15 +277,4 @@ fn modules_changed<'n>(
         }
     }
     changed
-}
-
-/// The change of one scope on one node; none where the node runs and has proven just that.
-fn change(snapshot: &Snapshot, node: NodeId, scope: Scope, after: Option<Digest>) -> Option<NodeChange> {
-    let assignment = snapshot.assignments.get(&(node, scope));
-    let of = |pick: fn(&Assignment) -> &Option<ContentRef>| pick(assignment?).as_ref().map(|c| c.digest);
-    let (assigned, proven) = (of(|a| &a.assigned), of(|a| &a.proven));
-    (after != assigned || after != proven).then_some(NodeChange {
-        before: proven,
-        after,
-    })
 }

@@ -12,6 +12,7 @@
 //! | `tolerates-all` | a stage passes although every machine fails |
 //! | `no-spare-look` | a single unhealthy look fails a machine |
 //! | `canary-not-enrolled` | a named first machine takes no orders yet |
+//! | `stage-left-behind` | a stage names a machine that no stage takes |
 //! | `confirm-before-heartbeat` | a node must confirm sooner than it is heard from |
 //! | `world-writable` | every user of a machine can write a file |
 //! | `private-readable` | every user of a machine can read what looks private |
@@ -65,6 +66,7 @@ const RULES: &[Rule] = &[
     ("tolerates-all", plans::tolerates_all),
     ("no-spare-look", plans::no_spare_look),
     ("canary-not-enrolled", plans::canary_not_enrolled),
+    ("stage-left-behind", plans::stage_left_behind),
     ("confirm-before-heartbeat", plans::confirm_before_heartbeat),
     ("world-writable", files::world_writable),
     ("private-readable", files::private_readable),

@@ -3,14 +3,17 @@
 use std::collections::BTreeSet;
 
 use jiff::Timestamp;
+use meshplan_schemas::fleet_list::UpdateClass;
 use meshplan_schemas::ident::NodeId;
 use meshplan_schemas::lifecycle::delivery::State;
 use meshplan_schemas::report::{DeclarationState, Health, Report};
 use serde::{Deserialize, Serialize};
 
 use super::compose::{Composed, ComposedNode};
-use super::decide::walk::{summary, word};
-use super::delivery::{Delivery, Transition};
+use super::decide::classes;
+use super::decide::look::{self, Seen};
+use super::decide::walk::{follows, not_confirmed, standing, summary};
+use super::delivery::{Delivery, LeftBehind, MachineRun, Transition, Walk};
 use super::note::{trailer_line, transition_line};
 use super::snapshot::{NodeState, Nodes};
 
@@ -58,6 +61,12 @@ pub struct DeliveryView {
     pub skipped: Vec<String>,
     /// Its stages.
     pub stages: Vec<StageView>,
+    /// Machines that are left behind it.
+    #[serde(default)]
+    pub left_behind: Vec<MachineView>,
+    /// What is worth saying of its walk.
+    #[serde(default)]
+    pub remarks: Vec<String>,
     /// The newest epoch, 0 without one.
     pub epoch: u64,
     /// The revision of the list, 0 without one.
@@ -90,10 +99,26 @@ pub struct StageView {
 pub struct MachineView {
     /// Its name.
     pub name: String,
-    /// `passed`, `failed`, `silent`, `sent`, or `open`.
+    /// `required`, `best_effort`, `left_behind`: as it counts in this delivery (UC-1).
+    #[serde(default = "required")]
+    pub class: String,
+    /// `passed`, `failed`, `silent`, `sent`, or `open`; `told` for one that is not awaited, `applied` once that one has it
+    /// all the same, `left-behind`.
     pub word: String,
     /// In words.
     pub reason: String,
+}
+
+impl MachineView {
+    /// One line: its class beside its name where it is not required, where it stands, and why.
+    #[must_use]
+    pub fn line(&self) -> String {
+        let class = match self.class.as_str() {
+            "required" => String::new(),
+            class => format!(" ({class})"),
+        };
+        format!("{}{class} {}: {}", self.name, self.word, self.reason)
+    }
 }
 
 /// One node.
@@ -107,6 +132,9 @@ pub struct NodeView {
     pub short_id: String,
     /// Its roles.
     pub roles: Vec<String>,
+    /// `required`, `best_effort`, `left_behind`, `left_behind, pinned`.
+    #[serde(default = "required")]
+    pub class: String,
     /// `invited`, `expected`, `connected`, `away`.
     pub presence: String,
     /// When it was last heard from.
@@ -143,9 +171,72 @@ pub fn story_of(transition: &Transition) -> String {
     text
 }
 
-/// A delivery as people see it.
+fn required() -> String {
+    classes::word(UpdateClass::Required).to_owned()
+}
+
+/// A machine of a stage. One that nobody waited for is looked at when somebody asks: what it has by now is no transition.
+fn machine(
+    delivery: &Delivery,
+    walk: &Walk,
+    (id, machine): (&NodeId, &MachineRun),
+    heard: &Nodes,
+) -> MachineView {
+    let class = classes::of(walk, id);
+    let awaited = class == UpdateClass::Required || machine.verdict.is_some();
+    // What was taken back is confirmed under a newer number too: only of what stays a later report says something.
+    let late = heard
+        .get(id)
+        .filter(|_| !awaited && delivery.state == State::Delivered)
+        .and_then(|node| node.report.as_ref())
+        .map(|report| look::judge(report, machine));
+    let (word, reason) = match (late, &machine.verdict) {
+        (Some(Seen::Healthy), _) => (APPLIED, "it has it, and nobody waited for it".to_owned()),
+        (Some(Seen::Broken(why)), _) => ("failed", why),
+        (_, Some(verdict)) => (standing(walk, id, machine), verdict.reason.clone()),
+        (_, None) if awaited => (standing(walk, id, machine), machine.last.clone()),
+        (_, None) => (standing(walk, id, machine), not_confirmed(machine).to_owned()),
+    };
+    MachineView {
+        name: machine.name.to_string(),
+        class: classes::word(class).to_owned(),
+        word: word.to_owned(),
+        reason,
+    }
+}
+
+/// The word for a machine that has it although it was not awaited.
+const APPLIED: &str = "applied";
+
+fn left(id: &NodeId, left: &LeftBehind, heard: &Nodes) -> MachineView {
+    let report = heard.get(id).and_then(|node| node.report.as_ref());
+    let confirmed = report
+        .and_then(|r| r.declaration.as_ref())
+        .map_or(0, |d| d.confirmed_sequence);
+    let running = report.and_then(|r| r.epoch.as_ref()).map_or(0, |e| e.running);
+    let word = match left.sequence {
+        0 => "left-behind",
+        sequence if confirmed >= sequence => APPLIED,
+        _ => "told",
+    };
+    MachineView {
+        name: left.name.to_string(),
+        class: classes::word(UpdateClass::LeftBehind).to_owned(),
+        word: word.to_owned(),
+        reason: format!("{}; runs sequence {confirmed} and epoch {running}", follows(left)),
+    }
+}
+
+/// Whether what was heard of nodes says more of a delivery than it does itself: it told machines that nobody awaits.
 #[must_use]
-pub fn delivery(delivery: &Delivery, transitions: &[Transition]) -> DeliveryView {
+pub fn asks_nodes(delivery: &Delivery) -> bool {
+    let walk = delivery.walk.as_ref();
+    !delivery.left_behind.is_empty() || walk.is_some_and(|walk| !classes::stragglers(walk).is_empty())
+}
+
+/// A delivery as people see it, with what was heard of nodes where [`asks_nodes`] says so.
+#[must_use]
+pub fn delivery(delivery: &Delivery, transitions: &[Transition], heard: &Nodes) -> DeliveryView {
     let walk = delivery.walk.as_ref();
     let stages = walk.map(|w| {
         let current = matches!(delivery.state, State::Delivering | State::Held).then_some(w.current);
@@ -154,19 +245,12 @@ pub fn delivery(delivery: &Delivery, transitions: &[Transition]) -> DeliveryView
             .enumerate()
             .map(|(i, stage)| StageView {
                 name: stage.name.clone(),
-                summary: summary(stage),
+                summary: summary(w, stage),
                 current: current == Some(i),
                 machines: stage
                     .machines
-                    .values()
-                    .map(|m| MachineView {
-                        name: m.name.to_string(),
-                        word: m.verdict.as_ref().map_or("open", |v| word(v.word)).to_owned(),
-                        reason: m
-                            .verdict
-                            .as_ref()
-                            .map_or_else(|| m.last.clone(), |v| v.reason.clone()),
-                    })
+                    .iter()
+                    .map(|m| machine(delivery, w, m, heard))
                     .collect(),
             })
             .collect()
@@ -187,6 +271,12 @@ pub fn delivery(delivery: &Delivery, transitions: &[Transition]) -> DeliveryView
             .map(|(s, why)| format!("{s} skipped ({why})"))
             .collect(),
         stages: stages.unwrap_or_default(),
+        left_behind: (delivery.left_behind.iter())
+            // Nobody is behind what was not accepted.
+            .filter(|_| !delivery.state.is_final() || delivery.state == State::Delivered)
+            .map(|(id, entry)| left(id, entry, heard))
+            .collect(),
+        remarks: walk.map_or_else(Vec::new, |w| w.lines.clone()),
         epoch: walk.map_or(0, |w| w.epoch),
         revision: walk.map_or(0, |w| w.revision),
         sequence: walk.map_or(0, |w| w.sequence),
@@ -238,6 +328,10 @@ fn node(of: &ComposedNode, state: Option<&NodeState>, connected: bool) -> NodeVi
         id: of.id.to_string(),
         short_id: of.id.short().to_string(),
         roles: of.roles.iter().map(ToString::to_string).collect(),
+        class: match classes::word(of.update_class) {
+            class if of.pinned => format!("{class}, pinned"),
+            class => class.to_owned(),
+        },
         presence: presence.to_owned(),
         heard_at: state.and_then(|s| s.heard_at),
         host_version: report.map(|r| r.host_version.clone()),

@@ -82,6 +82,26 @@ pub struct Assignment {
     pub assigned: Option<ContentRef>,
     /// With what a delivery last ended well there.
     pub proven: Option<ContentRef>,
+    /// What was accepted for it while the node is left behind, where that is something else (UC-1).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub held_back: Option<HeldBack>,
+}
+
+/// What a node that is left behind gets once it follows. None is "not there".
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HeldBack {
+    /// The content.
+    pub content: Option<ContentRef>,
+}
+
+impl Assignment {
+    /// Everything that it names.
+    pub fn contents(&self) -> impl Iterator<Item = &ContentRef> {
+        let held_back = self.held_back.as_ref().and_then(|held| held.content.as_ref());
+        [self.assigned.as_ref(), self.proven.as_ref(), held_back]
+            .into_iter()
+            .flatten()
+    }
 }
 
 /// An epoch that stands (SG-2).

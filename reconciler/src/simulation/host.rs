@@ -4,6 +4,7 @@
 //! what a rehearsal shows. Its windows are those of the policy that it runs (FR-7).
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use jiff::Timestamp;
 use meshplan_schemas::declaration::Declaration;
@@ -20,6 +21,7 @@ use meshplan_schemas::report::{
 use meshplan_schemas::resource::{Content, File, Kind};
 
 use crate::pure::decide::after_secs;
+use crate::pure::decide::classes::word;
 
 /// How long applying takes, in seconds.
 const APPLY_SECS: u32 = 3;
@@ -44,6 +46,21 @@ enum Work {
     AwaitPolicy(Box<Epoch>, Timestamp),
 }
 
+/// What the signed list says to a host of itself (UC-1).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Record {
+    pub(super) class: UpdateClass,
+    pub(super) pinned: bool,
+    pub(super) grace_secs: u32,
+}
+
+/// How long a host that is left behind has waited for an epoch, by its own running.
+#[derive(Debug, Clone, Copy)]
+struct Waited {
+    epoch: u64,
+    waited: Duration,
+}
+
 /// A host.
 #[derive(Debug, Clone)]
 pub(super) struct Host {
@@ -65,6 +82,12 @@ pub(super) struct Host {
     /// The epoch that did not stay last, 0 before.
     settled_epoch: u64,
     rollbacks: Vec<RollbackVerdict>,
+    record: Record,
+    left_behind: Option<Waited>,
+    /// It follows then.
+    follows: Option<Timestamp>,
+    /// Up to when its waiting is counted, on the clock that nobody sets; none after a start.
+    counted: Option<Duration>,
     counter: u64,
     boot: u32,
     heartbeat: Timestamp,
@@ -89,6 +112,10 @@ impl Host {
             epoch: None,
             settled_epoch: 0,
             rollbacks: Vec::new(),
+            record: Record::default(),
+            left_behind: None,
+            follows: None,
+            counted: None,
             counter: 0,
             boot: 1,
             heartbeat: now,
@@ -108,7 +135,8 @@ impl Host {
         }
         let work = self.work.as_ref().map(|(at, _)| *at);
         let heartbeat = self.linked.then_some(self.heartbeat);
-        work.into_iter().chain(self.opens).chain(heartbeat).min()
+        let waits = self.opens.into_iter().chain(self.follows);
+        work.into_iter().chain(waits).chain(heartbeat).min()
     }
 
     /// Power fails: what was not confirmed goes back when it starts again (HR-13).
@@ -118,6 +146,7 @@ impl Host {
 
     pub(super) fn start(&mut self, now: Timestamp) {
         self.powered = true;
+        self.counted = None;
         self.boot += 1;
         match self.work.take() {
             Some((_, Work::Apply(d) | Work::Await(d, _))) => {
@@ -189,6 +218,18 @@ impl Host {
             .unwrap_or_default()
     }
 
+    /// Time goes by while it runs, and it hears what its own record says now.
+    pub(super) fn live(&mut self, steady: Duration, record: Option<Record>) {
+        let went_by = self
+            .counted
+            .map_or(Duration::ZERO, |at| steady.saturating_sub(at));
+        self.counted = Some(steady);
+        if let Some(waited) = &mut self.left_behind {
+            waited.waited += went_by;
+        }
+        self.record = record.unwrap_or(self.record);
+    }
+
     /// Does what is due; whether it has something to report. The newest orders are what the reconciler has for it, none
     /// where it cannot hear.
     pub(super) fn act(
@@ -199,6 +240,7 @@ impl Host {
     ) -> bool {
         let mut news = self.go_on(now);
         self.opens = None;
+        self.follows = None;
         if self.work.is_none() {
             news |= newest.is_some_and(|newest| self.begin(newest, now));
         }
@@ -329,6 +371,12 @@ impl Host {
             self.epoch_is(number, EpochState::Applied, "", now);
             return false;
         }
+        if let Some(why) = self.stays_behind(epoch, now) {
+            let stands = |status: &EpochStatus| status.state_epoch == number && status.reason == why;
+            let said = self.epoch.as_ref().is_some_and(stands);
+            self.epoch_is(number, EpochState::LeftBehind, &why, now);
+            return !said;
+        }
         if let Some(opens) = self.shut(epoch.urgent, now) {
             let waits = format!("waits for the maintenance window that opens at {opens}");
             let said = self.epoch.as_ref().is_some_and(|status| status.reason == waits);
@@ -339,6 +387,34 @@ impl Host {
         self.epoch_is(number, EpochState::Staged, "", now);
         self.work = Some((after_secs(now, APPLY_SECS), Work::ApplyPolicy(epoch)));
         true
+    }
+
+    /// Why it does not run an epoch that addresses it: its class, until its grace is over (UC-1).
+    fn stays_behind(&mut self, epoch: &Epoch, now: Timestamp) -> Option<String> {
+        if self.record.class != UpdateClass::LeftBehind {
+            return None;
+        }
+        let waited = self.left_behind.filter(|waited| waited.epoch == epoch.epoch);
+        let waited = waited.unwrap_or(Waited {
+            epoch: epoch.epoch,
+            waited: Duration::ZERO,
+        });
+        self.left_behind = Some(waited);
+        if self.record.pinned {
+            return Some("pinned: it does not follow".to_owned());
+        }
+        let wait = u64::try_from(epoch.follow_secs(self.record.grace_secs)).unwrap_or(0);
+        let left = Duration::from_secs(wait).saturating_sub(waited.waited);
+        if left.is_zero() {
+            return None;
+        }
+        let left = u32::try_from(left.as_secs())
+            .unwrap_or(u32::MAX)
+            .saturating_add(1);
+        self.follows = Some(after_secs(now, left));
+        Some(format!(
+            "follows {wait} s after its first sight, where it still stands then"
+        ))
     }
 
     fn declared(&mut self, of: &Declaration, state: DeclarationState, reason: &str, now: Timestamp) {
@@ -364,7 +440,7 @@ impl Host {
             reason: reason.to_owned(),
             received_via: "reconciler".to_owned(),
             received_at: now.as_second(),
-            update_class: UpdateClass::Required,
+            update_class: self.record.class,
             running: self.running.as_ref().map_or(0, |epoch| epoch.epoch),
         });
     }
@@ -463,6 +539,10 @@ impl Host {
         );
         let epoch = self.running.as_ref().map_or(0, |epoch| epoch.epoch);
         let runs = runs.map_or_else(String::new, |text| format!(", runs `{text}`"));
-        format!("{}: {there}; {state}; epoch {epoch}{runs}", self.name)
+        let class = match self.record.class {
+            UpdateClass::Required => String::new(),
+            class => format!(" ({})", word(class)),
+        };
+        format!("{}{class}: {there}; {state}; epoch {epoch}{runs}", self.name)
     }
 }

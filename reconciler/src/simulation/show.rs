@@ -61,16 +61,18 @@ pub(super) async fn show(world: &World, what: &Show) -> Result<Vec<String>, Trou
         Show::Delivery(number) => {
             let found = delivery(world, *number).await?;
             let transitions = world.store()?.transitions_of(&found.commit).await?;
-            let view = page::delivery(&found, &transitions);
+            let heard = world.store()?.nodes().await?;
+            let view = page::delivery(&found, &transitions, &heard);
             let mut said = vec![format!("{} ({}): {}", view.state, view.code, view.reason)];
             said.extend(view.abort_cause.map(|cause| format!("cause: {cause}")));
             for stage in view.stages {
                 said.push(format!("  {}: {}", stage.name, stage.summary));
                 if stage.machines.len() <= LISTED {
-                    let machine = |m: page::MachineView| format!("    {} {}: {}", m.name, m.word, m.reason);
-                    said.extend(stage.machines.into_iter().map(machine));
+                    said.extend(stage.machines.iter().map(|m| format!("    {}", m.line())));
                 }
             }
+            said.extend(view.left_behind.iter().map(|m| format!("  {}", m.line())));
+            said.extend(view.remarks.iter().map(|line| format!("  remark: {line}")));
             if !view.outstanding.is_empty() {
                 said.push(format!("  outstanding: {}", view.outstanding.join(", ")));
             }
@@ -125,7 +127,8 @@ pub(super) async fn why(world: &World, which: &str) -> Result<Vec<String>, Troub
     let views = page::nodes(&roster, &heard, &connected);
     let node = views.iter().find(|view| view.name == which);
     let node = node.ok_or_else(|| Trouble::Step(format!("there is no machine {which}")))?;
-    Ok(answer(&why_node(node, walking, world.now())))
+    let owing = deliveries.iter().find(|d| d.is_followed_by(which));
+    Ok(answer(&why_node(node, walking, owing, world.now())))
 }
 
 fn answer(why: &Why) -> Vec<String> {

@@ -25,6 +25,7 @@ use super::forge::{BRANCH, Files, Forge, REPO, Repo, source_tree};
 use super::host::{Host, Probes};
 use super::script::{Does, FleetOf, Service, Step, Which};
 use super::show;
+use super::signed_list::SignedList;
 use crate::edge::activation::Waker;
 use crate::edge::clock::Clock;
 use crate::edge::health::Health;
@@ -119,6 +120,7 @@ pub(super) struct World {
     declarations: BTreeMap<NodeId, Declaration>,
     epochs: BTreeMap<Digest, Epoch>,
     newest_epoch: Option<Epoch>,
+    list: SignedList,
     /// How many transitions of each delivery were told.
     told: BTreeMap<String, usize>,
     requests: u32,
@@ -147,6 +149,7 @@ impl World {
             declarations: BTreeMap::new(),
             epochs: BTreeMap::new(),
             newest_epoch: None,
+            list: SignedList::default(),
             told: BTreeMap::new(),
             requests: 0,
             died: 0,
@@ -473,6 +476,7 @@ impl World {
             self.epochs.insert(stored.digest, epoch.clone());
             self.newest_epoch = Some(epoch);
         }
+        self.list.read(&store).await?;
         for id in self.hosts.keys() {
             let known = self.declarations.get(id).map_or(0, |d| d.sequence);
             if let Some(stored) = store.newest_declaration(*id).await?
@@ -494,9 +498,11 @@ impl World {
             fleet.heartbeat_secs.max(QUIET_SECS.min(fleet.present_secs / 3))
         });
         let looks = std::mem::take(&mut self.links.said().looks);
+        let steady = self.clock.moment().steady;
         let mut made = Vec::new();
         for host in self.hosts.values_mut().filter(|host| host.powered) {
             let hears = host.linked && serving;
+            host.live(steady, self.list.record(host.id).filter(|_| hears));
             let newest = self.declarations.get(&host.id).filter(|_| hears);
             let epochs = self
                 .newest_epoch

@@ -44,7 +44,7 @@ impl EpochState {
             (Received, Staged | Applied | Rejected | LeftBehind)
                 | (Staged, AwaitingConfirm | Rejected | Reverted)
                 | (AwaitingConfirm, Applied | Reverted)
-                | (LeftBehind, Staged)
+                | (LeftBehind, Received | Staged | Applied | Rejected)
         )
     }
 }

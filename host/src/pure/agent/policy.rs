@@ -8,9 +8,9 @@ use meshplan_schemas::report::{EpochStatus, Mark, RollbackVerdict};
 use super::{Agent, Applied, ApplyEnd, Busy, Effect, Job};
 use crate::pure::confirm::{Change, Reason};
 use crate::pure::duties::Duties;
-use crate::pure::epoch_choice::{self, Choice, Given};
+use crate::pure::epoch_choice::{self, Choice, Given, Wait};
 use crate::pure::known_bad::Entry;
-use crate::pure::standing::POLICY;
+use crate::pure::standing::{POLICY, Waited};
 use meshplan_schemas::wire::FromHost;
 
 /// How long writing one policy file may take, in seconds.
@@ -27,6 +27,9 @@ impl Agent {
             node: self.node,
             roles: self.orders.roles(),
             class: self.orders.class(),
+            pinned: self.orders.pinned(),
+            grace_secs: self.orders.grace_secs(),
+            waited: self.standing.left_behind,
             settled: self.standing.settled_epoch,
             known_bad: &self.known_bad,
         }
@@ -56,14 +59,7 @@ impl Agent {
                         .push(Effect::Say(Box::new(FromHost::Want { digest })));
                 }
             }
-            Choice::LeftBehind => {
-                let newest = self.orders.newest_epoch().map(|e| (e.payload.epoch, e.digest));
-                if let Some((number, digest)) = newest
-                    && !self.epoch_stands(digest, EpochState::LeftBehind)
-                {
-                    self.epoch_status(number, Some(digest), EpochState::LeftBehind, String::new(), now);
-                }
-            }
+            Choice::LeftBehind { epoch, wait } => self.stay_behind(epoch, wait, now),
             Choice::Note(digest) => {
                 let number = self.number(digest);
                 self.standing.running = Some(Mark { number, digest });
@@ -97,6 +93,42 @@ impl Agent {
                     self.epoch_status(number, Some(epoch), EpochState::Received, why, now);
                 }
             }
+        }
+    }
+
+    /// It is kept for neighbours, and told as left behind; what it is counted from is on disk (UC-1).
+    fn stay_behind(&mut self, digest: Digest, wait: Wait, now: i64) {
+        if self
+            .standing
+            .left_behind
+            .is_none_or(|waited| waited.epoch != digest)
+        {
+            self.standing.left_behind = Some(Waited {
+                epoch: digest,
+                secs: 0,
+            });
+            self.effects.push(Effect::SaveStanding);
+        }
+        if let Wait::Secs { left, .. } = wait {
+            self.follows = Some(now.saturating_add(left.max(1)));
+        }
+        let why = wait.to_string();
+        let said = self.epoch_stands(digest, EpochState::LeftBehind)
+            && self.standing.epoch.as_ref().is_some_and(|s| s.reason == why);
+        if !said {
+            let number = self.number(digest);
+            self.journal("epoch.left-behind", Some(number), why.clone());
+            self.epoch_status(number, Some(digest), EpochState::LeftBehind, why, now);
+        }
+    }
+
+    /// Time that went by while this host ran counts for an epoch that it waits for; time in which a clock was set does
+    /// not, and none while it was stopped.
+    pub(super) fn count_wait(&mut self, now: i64) {
+        let went_by = now.saturating_sub(self.counted_at).max(0);
+        self.counted_at = now;
+        if let Some(waited) = &mut self.standing.left_behind {
+            waited.secs = waited.secs.saturating_add(went_by);
         }
     }
 

@@ -215,7 +215,7 @@ async fn put_delivery(tx: &mut Tx, delivery: &Delivery) -> Result<(), StoreError
     ];
     tx.run(SQL, args).await?;
     let key = format!("{OUTSTANDING}{}", delivery.commit);
-    if delivery.is_outstanding() {
+    if delivery.owes() {
         tx.run(LIST, args![key, ""]).await?;
     } else {
         tx.run(UNLIST, args![key]).await?;

@@ -12,7 +12,7 @@ use crate::pure::snapshot::{Freeze, HeadRef, Snapshot};
 
 /// The lease's term until there is a lease (LK-6).
 const TERM: u64 = 1;
-/// The deliveries that were taken back and are not on every machine yet; `;` is the character after `:`.
+/// The deliveries that are over and still have something to order ([`Delivery::owes`]); `;` is the character after `:`.
 const OUTSTANDING: &str = "SELECT commit_id, doc FROM deliveries WHERE commit_id IN \
     (SELECT substr(key, 13) FROM meta WHERE key >= 'outstanding:' AND key < 'outstanding;')";
 
@@ -20,7 +20,7 @@ impl Store {
     /// Everything that a pass may know, as of one moment; nobody is `connected`: the caller knows sessions.
     ///
     /// Beside the deliveries that are not final and the newest final one it holds those that open requests speak of,
-    /// and those that were taken back and are not on every machine yet.
+    /// and those that are over and still have something to order.
     ///
     /// # Errors
     /// [`StoreError`].
@@ -40,7 +40,7 @@ impl Store {
         Ok(snapshot)
     }
 
-    /// Whether a delivery is not final, or was taken back and is not on every machine yet, or a request has no answer.
+    /// Whether a delivery is not final or still has something to order, or a request has no answer.
     ///
     /// # Errors
     /// [`StoreError`].

@@ -13,7 +13,7 @@ use crate::pure::act::{Act, Look};
 use crate::pure::compose::Composed;
 use crate::pure::delivery::{Delivery, Transition};
 use crate::pure::scope::Scope;
-use crate::pure::snapshot::{Assignment, ContentRef, Counters, Freeze, StandingEpoch};
+use crate::pure::snapshot::{Assignment, ContentRef, Counters, Freeze, HeldBack, StandingEpoch};
 
 /// An act that is being made.
 #[derive(Debug)]
@@ -152,7 +152,42 @@ impl<'a> Draft<'a> {
     pub(super) fn assign(&mut self, node: NodeId, scope: &Scope, content: Option<ContentRef>) {
         let mut assignment = self.assignment(node, scope).cloned().unwrap_or_default();
         assignment.assigned = content;
+        assignment.held_back = None;
         self.put_assignment(node, scope, assignment);
+    }
+
+    /// Keeps for later what a node that is left behind gets once it follows; whether that is news.
+    pub(super) fn hold_back(&mut self, node: NodeId, scope: &Scope, content: Option<ContentRef>) -> bool {
+        let mut assignment = self.assignment(node, scope).cloned().unwrap_or_default();
+        let digest = |content: &Option<ContentRef>| content.as_ref().map(|c| c.digest);
+        let has =
+            digest(&content) == digest(&assignment.assigned) && assignment.assigned == assignment.proven;
+        let held_back = (!has).then_some(HeldBack { content });
+        let of = |held: &Option<HeldBack>| held.as_ref().map(|held| digest(&held.content));
+        let news = of(&held_back) != of(&assignment.held_back);
+        if news {
+            assignment.held_back = held_back;
+            self.put_assignment(node, scope, assignment);
+        }
+        news
+    }
+
+    /// What is held back for a node, by scope, as decided by now.
+    pub(super) fn held_back(&self, node: NodeId) -> BTreeMap<Scope, Option<ContentRef>> {
+        let from = (node, Scope::List);
+        let known = self.known.snapshot.assignments.range(from.clone()..);
+        let known = known.map(|(key, assignment)| (key, Some(assignment)));
+        let changed = self.act.assignments.range(from..);
+        let changed = changed.map(|(key, assignment)| (key, assignment.as_ref()));
+        let of_node = |((id, _), _): &(&(NodeId, Scope), _)| *id == node;
+        let mut held = BTreeMap::new();
+        for ((_, scope), assignment) in known.take_while(of_node).chain(changed.take_while(of_node)) {
+            match assignment.and_then(|a| a.held_back.as_ref()) {
+                Some(back) => held.insert(scope.clone(), back.content.clone()),
+                None => held.remove(scope),
+            };
+        }
+        held
     }
 
     /// What is assigned there is proven now.

@@ -6,8 +6,10 @@
 use std::collections::BTreeSet;
 
 use meshplan_schemas::document::PlanDoc;
+use meshplan_schemas::fleet_list::UpdateClass;
 use meshplan_schemas::ident::{CommitId, NodeId};
 
+use super::classes;
 use super::waiting::plan::{new_walk, plan_for};
 use super::walk::selection::{Selection, resolve, select};
 use crate::pure::compose::Composed;
@@ -29,6 +31,8 @@ pub struct StageForecast {
     pub run: StageRun,
     /// How many machines it takes.
     pub machines: usize,
+    /// How many of them are told and not awaited (UC-1).
+    pub best_effort: usize,
     /// The machines, where it names them; none where the hash of a commit that does not exist yet chooses.
     pub named: Option<BTreeSet<NodeId>>,
     /// In how many waves.
@@ -71,8 +75,17 @@ pub fn forecast<'a>(tree: &'a Composed, legs: &[Leg]) -> Forecast<'a> {
             _ => taken.len(),
         };
         left.retain(|id| !taken.contains(id));
+        let told = |id: &&NodeId| classes::of_record(tree, **id) == UpdateClass::BestEffort;
+        let best_effort = taken.iter().filter(told).count();
+        // The first stage's count whatever their class (RO-1).
+        let gating = if stages.is_empty() && !run.select.rest {
+            at_once
+        } else {
+            at_once.min(taken.len() - best_effort)
+        };
         stages.push(StageForecast {
-            tolerate: resolve(run.tolerate, at_once),
+            tolerate: resolve(run.tolerate, gating),
+            best_effort,
             machines: taken.len(),
             named: (!chance).then_some(taken),
             waves,

@@ -13,7 +13,7 @@ use super::DecideError;
 use super::draft::Draft;
 use crate::pure::act::Order;
 use crate::pure::compose::Composed;
-use crate::pure::delivery::{Delivery, Leg, Reached};
+use crate::pure::delivery::{Delivery, Leg, NodeChange, Reached};
 use crate::pure::diff::{PolicyOnNode, policy_on_nodes};
 use crate::pure::journal::HEAD;
 use crate::pure::scope::Scope;
@@ -191,9 +191,6 @@ pub(super) fn changed_policy<'d>(delivery: &'d Delivery, standing: &[StandingEpo
 }
 
 /// Assigns the content after, and gives the machines whose declaration that changes.
-///
-/// What is assigned is what the tree composes to now, and kept with it: a build that composes other bytes than the one
-/// that began the walk never leaves a digest that nobody has.
 fn assign_after(
     draft: &mut Draft<'_>,
     delivery: &Delivery,
@@ -202,48 +199,92 @@ fn assign_after(
 ) -> Result<BTreeSet<NodeId>, DecideError> {
     let mut declared = BTreeSet::new();
     for leg in &delivery.legs {
-        let policies = match leg.scope {
-            Scope::Policy => policy_on_nodes(tree, &policy_text(draft, leg, tree)?)?,
-            _ => BTreeMap::new(),
-        };
-        for (id, change) in leg.nodes.iter().filter(|(id, _)| machines.contains(id)) {
-            let digest = match &leg.scope {
-                // As another commit has it: kept in the store since the walk began.
-                Scope::Module(_) if leg.from.is_some() => {
-                    declared.insert(*id);
-                    change.after
-                }
-                Scope::Module(module) => {
-                    declared.insert(*id);
-                    match tree.nodes.get(id).and_then(|n| n.modules.get(module)) {
-                        Some((digest, content)) => {
-                            draft.keep(*digest, &**content)?;
-                            Some(*digest)
-                        }
-                        None => None,
-                    }
-                }
-                Scope::Policy => {
-                    let Some((digest, after)) = policies.get(id) else {
-                        continue;
-                    };
-                    draft.keep(*digest, &**after)?;
-                    // Roles and takes are in the declaration; a changed text alone is the epoch's business.
-                    if policy_on(draft, *id).is_none_or(|before| !same_facts(&before, after)) {
-                        declared.insert(*id);
-                    }
-                    Some(*digest)
-                }
-                Scope::List | Scope::Gate => continue,
-            };
-            let content = digest.map(|digest| ContentRef {
-                digest,
-                commit: leg.from.as_ref().unwrap_or(&delivery.commit).clone(),
-            });
-            draft.assign(*id, &leg.scope, content);
+        let nodes = leg.nodes.iter().filter(|(id, _)| machines.contains(id));
+        for (id, content) in after(draft, delivery, leg, tree, nodes)? {
+            if assign(draft, id, &leg.scope, content) {
+                declared.insert(id);
+            }
         }
     }
     Ok(declared)
+}
+
+/// What these nodes have of a leg once it is delivered; it is kept.
+///
+/// It is what the tree composes to now: a build that composes other bytes than the one that began the walk never leaves a
+/// digest that nobody has.
+pub(super) fn after<'l>(
+    draft: &mut Draft<'_>,
+    delivery: &Delivery,
+    leg: &Leg,
+    tree: &Composed,
+    nodes: impl Iterator<Item = (&'l NodeId, &'l NodeChange)>,
+) -> Result<Vec<(NodeId, Option<ContentRef>)>, DecideError> {
+    let policies = match leg.scope {
+        Scope::Policy => policy_on_nodes(tree, &policy_text(draft, leg, tree)?)?,
+        _ => BTreeMap::new(),
+    };
+    let mut out = Vec::new();
+    for (id, change) in nodes {
+        let digest = match &leg.scope {
+            // As another commit has it: kept in the store since the walk began.
+            Scope::Module(_) if leg.from.is_some() => change.after,
+            Scope::Module(module) => match tree.nodes.get(id).and_then(|n| n.modules.get(module)) {
+                Some((digest, content)) => {
+                    draft.keep(*digest, &**content)?;
+                    Some(*digest)
+                }
+                None => None,
+            },
+            Scope::Policy => {
+                let Some((digest, after)) = policies.get(id) else {
+                    continue;
+                };
+                draft.keep(*digest, &**after)?;
+                Some(*digest)
+            }
+            Scope::List | Scope::Gate => continue,
+        };
+        let content = digest.map(|digest| ContentRef {
+            digest,
+            commit: leg.from.as_ref().unwrap_or(&delivery.commit).clone(),
+        });
+        out.push((*id, content));
+    }
+    Ok(out)
+}
+
+/// Assigns a content; whether the node's declaration is another one by it.
+fn assign(draft: &mut Draft<'_>, node: NodeId, scope: &Scope, content: Option<ContentRef>) -> bool {
+    let before = policy_on(draft, node);
+    draft.assign(node, scope, content);
+    match scope {
+        Scope::Module(_) => true,
+        // Roles and takes are in the declaration; a changed text alone is the epoch's business.
+        Scope::Policy => !before
+            .zip(policy_on(draft, node))
+            .is_some_and(|(before, after)| same_facts(&before, &after)),
+        Scope::List | Scope::Gate => false,
+    }
+}
+
+/// What was held back for these nodes is theirs now, and proven, as it was accepted; their declarations, by node.
+pub(super) fn follow(
+    draft: &mut Draft<'_>,
+    delivery: &mut Delivery,
+    nodes: &BTreeSet<NodeId>,
+) -> Result<BTreeMap<NodeId, u64>, DecideError> {
+    let mut declared = BTreeSet::new();
+    for id in nodes {
+        for (scope, content) in draft.held_back(*id) {
+            if assign(draft, *id, &scope, content) {
+                declared.insert(*id);
+            }
+            draft.prove(*id, &scope);
+        }
+    }
+    let sequence = declare(draft, delivery, &declared, Urgency::Ordinary)?;
+    Ok(declared.into_iter().map(|id| (id, sequence)).collect())
 }
 
 /// The text of a policy leg: the tree's, or the accepted one where the tree's failed before and stays out.

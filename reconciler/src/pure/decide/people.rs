@@ -6,8 +6,8 @@ use meshplan_schemas::lifecycle::delivery::{Code, State};
 
 use super::DecideError;
 use super::draft::Draft;
-use super::{freeze, orders, waiting, walk};
-use crate::pure::delivery::{Delivery, MachineRun, Step, VerdictWord};
+use super::{classes, freeze, orders, waiting, walk};
+use crate::pure::delivery::{Delivery, StageRun, Step, VerdictWord};
 use crate::pure::snapshot::{Request, Verb};
 
 /// Answers every request, oldest first.
@@ -148,13 +148,15 @@ fn retry(draft: &mut Draft<'_>, delivery: &mut Delivery) -> Result<(), DecideErr
         return Ok(());
     };
     walk.abort_cause = None;
-    let passed = |m: &MachineRun| m.verdict.as_ref().is_some_and(|v| v.word == VerdictWord::Passed);
     // The first stage with such a machine is walked again; a stage that was not ordered yet simply opens.
-    let Some(first) = walk
-        .stages
-        .iter()
-        .position(|s| s.machines.values().any(|m| !passed(m)))
-    else {
+    let retried = |(at, stage): (usize, &StageRun)| {
+        let machines = stage.machines.iter();
+        let again = machines.filter(|(id, machine)| classes::is_retried(walk, at, id, machine));
+        again.map(|(id, _)| *id).collect::<Vec<NodeId>>()
+    };
+    let stages = walk.stages.iter().enumerate();
+    let again = stages.map(|stage| (stage.0, retried(stage)));
+    let Some((first, again)) = again.into_iter().find(|(_, again)| !again.is_empty()) else {
         return Ok(());
     };
     walk.current = first;
@@ -162,12 +164,6 @@ fn retry(draft: &mut Draft<'_>, delivery: &mut Delivery) -> Result<(), DecideErr
     walk.step = Step::Looking {
         deadline: super::after_secs(now, stage.within_secs),
     };
-    let again: Vec<NodeId> = stage
-        .machines
-        .iter()
-        .filter(|(_, m)| !passed(m))
-        .map(|(id, _)| *id)
-        .collect();
     delivery.again = true;
     for id in again {
         let sent = orders::again(draft, delivery, &tree, id)?;

@@ -9,7 +9,7 @@ use meshplan_schemas::ident::{CommitId, DeliveryName, NodeId};
 use meshplan_schemas::lifecycle::delivery::{Code, State};
 
 use super::draft::Draft;
-use super::{DecideError, Tree, freeze, orders, walk, windows};
+use super::{DecideError, Tree, classes, freeze, orders, walk, windows};
 use crate::pure::compose::Composed;
 use crate::pure::compose::former::Former;
 use crate::pure::delivery::{Delivery, Inherited, Transition};
@@ -66,6 +66,7 @@ pub(super) fn announce(draft: &mut Draft<'_>) -> Result<(), DecideError> {
             allows_removals: new.allows_removals.clone(),
             person_hold: false,
             inherited: None,
+            left_behind: BTreeMap::new(),
         };
         let facts = vec![
             ("Delivery".to_owned(), delivery.name.to_string()),
@@ -202,7 +203,7 @@ fn judge_newest(draft: &mut Draft<'_>, delivery: &mut Delivery) -> Result<(), De
         // The commit in which a module was accepted is not read yet: the pass that has it decides.
         return Ok(());
     }
-    take(delivery, &diff);
+    take(delivery, &tree, &diff);
     if diff.legs.is_empty() {
         return nothing_to_do(draft, delivery);
     }
@@ -241,9 +242,10 @@ fn judge_newest(draft: &mut Draft<'_>, delivery: &mut Delivery) -> Result<(), De
 }
 
 /// Takes down what a diff says.
-fn take(delivery: &mut Delivery, diff: &Diff) {
+fn take(delivery: &mut Delivery, tree: &Composed, diff: &Diff) {
     delivery.legs.clone_from(&diff.legs);
     delivery.left_out.clone_from(&diff.left_out);
+    delivery.left_behind = classes::left_behind(tree, &diff.left_behind);
     delivery.skipped = diff
         .skipped
         .iter()
@@ -306,6 +308,8 @@ fn nothing_to_do(draft: &mut Draft<'_>, delivery: &mut Delivery) -> Result<(), D
         // A person, or a cause that a person must see: it stays theirs.
         return Ok(());
     }
+    // What lags is what an earlier delivery left behind.
+    delivery.left_behind.clear();
     let reason = match delivery.skipped.iter().next() {
         None => "the commit changes no order".to_owned(),
         Some(_) => {
@@ -484,7 +488,7 @@ pub(super) fn begin_on_word(
     if !diff.known_bad.is_empty() {
         return Ok(Some("its content failed before: `go --again` tries it once more"));
     }
-    take(delivery, &diff);
+    take(delivery, &tree, &diff);
     leave_to_others(draft, delivery);
     if delivery.legs.is_empty() {
         return Ok(Some("there is nothing left to deliver of it"));
@@ -513,6 +517,7 @@ pub(super) fn begin_on_word(
         excused,
         delivery.inherited.as_ref(),
     ));
+    classes::begin(delivery, &tree);
     let mut facts = gate_facts(&tree, delivery, plan.as_ref());
     facts.extend(former_checks::facts(draft, &tree));
     facts.extend(removals::fact(draft, delivery, &tree));
@@ -548,6 +553,7 @@ fn begin(
         excused,
         delivery.inherited.as_ref(),
     ));
+    classes::begin(delivery, tree);
     let list = orders::list(draft, delivery, tree)?;
     let by = plan.map_or_else(
         || "the built-in plan".to_owned(),

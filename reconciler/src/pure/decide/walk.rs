@@ -4,9 +4,11 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
+use meshplan_schemas::fleet_list::UpdateClass;
 use meshplan_schemas::ident::{CommitId, NodeId};
 use meshplan_schemas::lifecycle::delivery::{Code, State};
 
+use super::classes::{self, At};
 use super::draft::Draft;
 use super::look::{self, Seen};
 use super::{DecideError, Tree, after_secs, orders, windows};
@@ -17,8 +19,8 @@ pub(super) use back::roll_back;
 use back::{come_back, serve_outstanding};
 use selection::{Selection, as_number, candidates, select};
 pub(super) use story::story;
-pub use story::{in_words, summary, word};
-use trouble::{answer, trouble};
+pub use story::{follows, in_words, not_confirmed, standing, summary, word};
+use trouble::answer;
 
 mod apart;
 mod back;
@@ -46,7 +48,8 @@ pub(super) fn walk_on(draft: &mut Draft<'_>) -> Result<(), DecideError> {
         }
         draft.put(delivery);
     }
-    serve_outstanding(draft)
+    serve_outstanding(draft)?;
+    classes::follow(draft)
 }
 
 /// The machines that a delivery changes.
@@ -75,6 +78,7 @@ fn deliver(draft: &mut Draft<'_>, delivery: &mut Delivery) -> Result<(), DecideE
             return draft.transit(delivery, State::Held, Code::Lost, RECONCILER, reason, facts);
         }
     };
+    classes::count(draft, delivery, &tree);
     loop {
         let Some(walk) = delivery.walk.as_ref() else {
             return Ok(());
@@ -214,20 +218,15 @@ fn look_at_stage(
     let within = walk.stages.get(current).map_or(0, |stage| stage.within_secs);
     // Nobody is judged silent in the first two report intervals of a reconciler (RO-8).
     let deadline = draft.anchored(deadline, within).max(calm);
-    let ids: Vec<NodeId> = open_machines(delivery, current);
-    let shut = windows::shut(draft, tree, ids.iter().copied());
-    for id in &ids {
-        let opens = shut.get(id).copied();
-        look_at(draft, delivery, tree, (current, *id), (deadline, opens))?;
-    }
-    let Some(stage) = delivery.walk.as_ref().and_then(|w| w.stages.get(current)) else {
+    look_at_open(draft, delivery, tree, deadline)?;
+    let Some(walk) = delivery.walk.as_mut() else {
         return Ok(false);
     };
-    if let Some(trouble) = trouble(stage) {
+    if let Some(trouble) = classes::trouble(walk, At::Stage) {
         return answer(draft, delivery, &trouble).map(|()| false);
     }
     // When each of them is due next, `look_at` has said.
-    if stage.machines.values().any(|m| m.verdict.is_none()) {
+    if classes::waits(walk) {
         return Ok(false);
     }
     let Some(walk) = delivery.walk.as_mut() else {
@@ -249,14 +248,21 @@ fn look_at_stage(
     Ok(true)
 }
 
-fn open_machines(delivery: &Delivery, stage: usize) -> Vec<NodeId> {
-    let stage = delivery.walk.as_ref().and_then(|w| w.stages.get(stage));
-    stage
-        .iter()
-        .flat_map(|s| &s.machines)
-        .filter(|(_, m)| m.verdict.is_none())
-        .map(|(id, _)| *id)
-        .collect()
+/// Looks at every machine of the stages so far that has no verdict.
+fn look_at_open(
+    draft: &mut Draft<'_>,
+    delivery: &mut Delivery,
+    tree: &Composed,
+    deadline: Timestamp,
+) -> Result<(), DecideError> {
+    let open = delivery.walk.as_ref().map(classes::open_machines);
+    let open = open.unwrap_or_default();
+    let shut = windows::shut(draft, tree, open.iter().map(|(_, id)| *id));
+    for place in open {
+        let opens = shut.get(&place.1).copied();
+        look_at(draft, delivery, tree, place, (deadline, opens))?;
+    }
+    Ok(())
 }
 
 fn look_at(
@@ -270,6 +276,8 @@ fn look_at(
     let heard = draft.known.snapshot.nodes.get(&id);
     let report = heard.and_then(|state| state.report.as_ref());
     let answer = heard.and_then(|state| state.look.as_ref());
+    let walk = delivery.walk.as_ref();
+    let awaited = walk.is_some_and(|walk| classes::is_awaited(walk, stage, &id));
     let Some(run) = stage_mut(delivery, stage) else {
         return Ok(());
     };
@@ -332,15 +340,16 @@ fn look_at(
     let deadline = machine
         .opens
         .map_or(deadline, |opens| deadline.max(after_secs(opens, within)));
-    if machine.verdict.is_none() && now >= deadline {
+    if awaited && machine.verdict.is_none() && now >= deadline {
         machine.verdict = Some(at_deadline(machine));
     }
-    if machine.verdict.is_none() {
+    // Who is not awaited and away is not asked: its return says the same.
+    if machine.verdict.is_none() && (awaited || draft.known.snapshot.connected.contains(&id)) {
         let next = match waits {
             Some(opens) => opens,
             None => ask_in_turn(draft, machine, id, every),
         };
-        draft.due(next.min(deadline));
+        draft.due(if awaited { next.min(deadline) } else { next });
     }
     Ok(())
 }
@@ -399,10 +408,16 @@ fn regard(
     };
     let within = walk.stages.get(walk.current).map_or(0, |stage| stage.within_secs);
     let deadline = draft.anchored(deadline, within).max(calm);
+    // Machines that are awaited only since their class is another.
+    look_at_open(draft, delivery, tree, deadline)?;
+    let Some(walk) = delivery.walk.as_mut() else {
+        return Ok(false);
+    };
     let mut waiting = None;
     for stage in &mut walk.stages[..=walk.current] {
         let every = stage.every_secs;
         for (id, machine) in &mut stage.machines {
+            let required = !walk.classes.contains_key(id);
             let passed = machine
                 .verdict
                 .as_ref()
@@ -410,8 +425,15 @@ fn regard(
             if !passed {
                 continue;
             }
-            let look = draft.known.snapshot.nodes.get(id).and_then(|n| n.look.as_ref());
-            let seen = look.and_then(|report| look::take(machine, report, now));
+            let node = draft.known.snapshot.nodes.get(id);
+            // Who is not awaited is judged by what it said last.
+            let seen = if required {
+                let look = node.and_then(|n| n.look.as_ref());
+                look.and_then(|report| look::take(machine, report, now))
+            } else {
+                let report = node.and_then(|n| n.report.as_ref());
+                report.map(|report| look::judge(report, machine))
+            };
             match seen {
                 Some(Seen::Healthy) => continue,
                 Some(Seen::Broken(why) | Seen::Unhealthy(why)) => {
@@ -426,7 +448,7 @@ fn regard(
             }
             let answered =
                 machine.asked.is_some_and(|(asked, _)| machine.judged >= asked) && machine.healthy > 0;
-            if answered {
+            if answered || !required {
                 continue;
             }
             if now >= deadline {
@@ -441,11 +463,13 @@ fn regard(
             waiting = Some(waiting.map_or(next, |w: Timestamp| w.min(next)));
         }
     }
-    if let Some(trouble) = walk.stages[..=walk.current].iter().find_map(trouble) {
+    if let Some(trouble) = classes::trouble(walk, At::NextGate) {
         return answer(draft, delivery, &trouble).map(|()| false);
     }
     if let Some(next) = waiting {
         draft.due(next);
+    }
+    if waiting.is_some() || classes::waits(walk) {
         return Ok(false);
     }
     if let Some(walk) = delivery.walk.as_mut() {
@@ -458,10 +482,15 @@ fn regard(
 /// Every stage has passed: new and excused machines get the content, and it is proven.
 fn complete(draft: &mut Draft<'_>, delivery: &mut Delivery, tree: &Arc<Composed>) -> Result<(), DecideError> {
     let before = ordered(delivery);
-    let left: BTreeSet<NodeId> = changed(delivery).difference(&before).copied().collect();
+    let mut left: BTreeSet<NodeId> = changed(delivery).difference(&before).copied().collect();
+    left.retain(|id| !is_left_behind(delivery, id));
     orders::rest(draft, delivery, tree, &left)?;
     for leg in delivery.legs.clone() {
-        for id in leg.nodes.keys() {
+        for id in leg
+            .nodes
+            .keys()
+            .filter(|id| before.contains(id) || left.contains(id))
+        {
             draft.prove(*id, &leg.scope);
         }
         // What was accepted before is accepted still, and in the commit that has it.
@@ -483,18 +512,17 @@ fn complete(draft: &mut Draft<'_>, delivery: &mut Delivery, tree: &Arc<Composed>
         };
         draft.act.accepted.insert(leg.scope, content);
     }
-    let passed = before.len();
-    let reason = match (passed, left.len()) {
-        (0, 0) => "accepted; no machine is changed by it".to_owned(),
-        (0, told) => format!("{} new or absent machines get it when they are heard from", told),
-        (passed, 0) => format!("every machine of the plan passed: {passed}"),
-        (passed, told) => {
-            format!("every machine of the plan passed: {passed}; {told} more get it when heard from")
-        }
-    };
+    classes::hold_back(draft, delivery, tree)?;
+    let reason = story::over(delivery, before.len(), left.len());
     if delivery.walk.as_ref().is_some_and(|walk| !walk.taken.is_empty()) {
         return apart::end(draft, delivery, &reason);
     }
-    let facts = story(delivery);
+    let mut facts = story(delivery);
+    facts.extend(story::left_behind(delivery));
     draft.transit(delivery, State::Delivered, Code::Done, RECONCILER, reason, facts)
+}
+
+fn is_left_behind(delivery: &Delivery, id: &NodeId) -> bool {
+    let walk = delivery.walk.as_ref();
+    walk.is_some_and(|walk| classes::of(walk, id) == UpdateClass::LeftBehind)
 }

@@ -5,7 +5,7 @@ use jiff::Timestamp;
 use meshplan_schemas::lifecycle::delivery::{Code, State};
 use serde::Serialize;
 
-use super::{walk, windows};
+use super::{classes, walk, windows};
 use crate::pure::delivery::{Delivery, Step};
 use crate::pure::page::NodeView;
 
@@ -137,9 +137,9 @@ fn delivering(delivery: &Delivery, why: &mut Why, stop: Option<String>) {
         Step::Looking { deadline } => {
             let open: Vec<String> = stage
                 .machines
-                .values()
-                .filter(|m| m.verdict.is_none())
-                .map(|m| {
+                .iter()
+                .filter(|(id, m)| m.verdict.is_none() && classes::is_awaited(walk, walk.current, id))
+                .map(|(_, m)| {
                     let last = if m.last.is_empty() {
                         "no look answered yet"
                     } else {
@@ -151,7 +151,7 @@ fn delivering(delivery: &Delivery, why: &mut Why, stop: Option<String>) {
                     )
                 })
                 .collect();
-            why.waits_for = format!("looks at {}: {}", open.join(", "), walk::summary(stage));
+            why.waits_for = format!("looks at {}: {}", open.join(", "), walk::summary(walk, stage));
             why.deadline = Some(deadline);
         }
         Step::Regard { deadline } => {
@@ -171,9 +171,15 @@ fn delivering(delivery: &Delivery, why: &mut Why, stop: Option<String>) {
     }
 }
 
-/// Explains one node: what it waits for, or what is waited for on it. `walking` is the delivery that moves.
+/// Explains one node: what it waits for, or what is waited for on it. `walking` is the delivery that moves, `owing` the one
+/// that it follows to where it is left behind ([`Delivery::is_followed_by`]).
 #[must_use]
-pub fn why_node(node: &NodeView, walking: Option<&Delivery>, now: Timestamp) -> Why {
+pub fn why_node(
+    node: &NodeView,
+    walking: Option<&Delivery>,
+    owing: Option<&Delivery>,
+    now: Timestamp,
+) -> Why {
     let mut why = Why {
         waits_for: String::new(),
         rule: "what is proven there stays; a declaration is the sum of what is assigned (DL-3)".to_owned(),
@@ -194,6 +200,11 @@ pub fn why_node(node: &NodeView, walking: Option<&Delivery>, now: Timestamp) -> 
     if let Some((delivery, stage, machine)) = mine {
         let stands = match &machine.verdict {
             Some(verdict) => format!("{}, {}", walk::word(verdict.word), verdict.reason),
+            None if node.class != "required" => format!(
+                "told and not awaited ({}), {}",
+                node.class,
+                walk::not_confirmed(machine)
+            ),
             None if machine.last.is_empty() => "no look answered yet".to_owned(),
             None => format!(
                 "{} of {} looks healthy; {}",
@@ -240,6 +251,9 @@ pub fn why_node(node: &NodeView, walking: Option<&Delivery>, now: Timestamp) -> 
                 why.waits_for = format!("{} to begin what it was given: {}", node.name, node.declaration);
                 why.next = "it begins when its maintenance window opens".to_owned();
             }
+            None if node.troubles.is_empty() && node.class.starts_with("left_behind") => {
+                left_behind(node, owing, &mut why);
+            }
             None if node.troubles.is_empty() => {
                 why.waits_for = format!(
                     "nothing: {} runs sequence {} and epoch {}",
@@ -253,4 +267,32 @@ pub fn why_node(node: &NodeView, walking: Option<&Delivery>, now: Timestamp) -> 
         },
     }
     why
+}
+
+/// A node that is left behind waits for nobody, and nobody for it (UC-1).
+fn left_behind(node: &NodeView, owing: Option<&Delivery>, why: &mut Why) {
+    let runs = format!(
+        "{} is left behind and runs sequence {} and epoch {}",
+        node.name, node.confirmed_sequence, node.running_epoch
+    );
+    let entry = owing.and_then(|d| d.left_behind.values().find(|l| l.name.as_str() == node.name));
+    let follows = entry.and_then(|entry| entry.follows);
+    "its record says `update_class = \"left_behind\"`: in no stage, no gate and no deadline (UC-1)"
+        .clone_into(&mut why.rule);
+    match (owing, follows) {
+        _ if node.class.ends_with("pinned") => {
+            why.waits_for = format!("nothing: {runs}; it is pinned there");
+            "a commit that takes `pinned` out of its record".clone_into(&mut why.next);
+        }
+        (Some(owing), Some(follows)) => {
+            why.waits_for = format!("the end of its grace: {runs}");
+            why.next = format!("it follows to {}", owing.name);
+            why.deadline = Some(follows.at);
+            why.command = Some(format!("meshplan deliveries show {}", owing.commit.short()));
+        }
+        _ => {
+            why.waits_for = format!("nothing: {runs}");
+            "it follows when a delivery that changes it is over, and its grace".clone_into(&mut why.next);
+        }
+    }
 }

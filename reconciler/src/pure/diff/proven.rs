@@ -143,6 +143,7 @@ pub(super) fn instead(
             before: None,
             from: Some(accepted.commit.clone()),
             nodes,
+            behind: BTreeMap::new(),
         });
     }
     out

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use meshplan_schemas::document::plan::{Amount, Canary, Covers, PlanFile, StageFile, Trouble};
 use meshplan_schemas::document::read::At;
 use meshplan_schemas::finding::{Finding, Source};
+use meshplan_schemas::fleet_list::UpdateClass;
 use meshplan_schemas::ident::NodeName;
 
 use super::Subject;
@@ -136,6 +137,28 @@ pub(super) fn canary_not_enrolled(subject: &Subject<'_>) -> Vec<Finding> {
                 node.value
             );
             let help = format!("`meshplan fleet invite {}` makes its invitation", node.value);
+            source.error(node.span.clone(), why).help(help)
+        })
+        .collect()
+}
+
+pub(super) fn stage_left_behind(subject: &Subject<'_>) -> Vec<Finding> {
+    let left: BTreeSet<&NodeName> = (subject.validated.nodes().iter())
+        .filter(|record| record.file.update_class == UpdateClass::LeftBehind)
+        .map(|record| &record.name)
+        .collect();
+    stages(subject)
+        .flat_map(|(source, stage)| stage.nodes.iter().map(move |node| (source, node)))
+        .filter(|(_, node)| left.contains(&node.value))
+        .map(|(source, node)| {
+            let why = format!(
+                "{} is left behind: no stage takes it, another goes first",
+                node.value
+            );
+            let help = format!(
+                "name another machine, or let {} be `required` or `best_effort`",
+                node.value
+            );
             source.error(node.span.clone(), why).help(help)
         })
         .collect()

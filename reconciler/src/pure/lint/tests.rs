@@ -127,6 +127,20 @@ fn a_canary_that_takes_no_orders_is_seen() {
 }
 
 #[test]
+fn a_stage_that_names_a_machine_which_is_left_behind_is_seen() {
+    let files = edit(
+        &generate(6, 1),
+        "plans/default.toml",
+        "share = \"1%\"",
+        "nodes = [\"n00002\"]",
+    );
+    let behind = "update_class = \"left_behind\"\nid = ";
+    let found = linted(&edit(&files, "n00002.toml", "id = ", behind), &[]);
+    let found: Vec<_> = found.iter().map(|lint| lint.rule).collect();
+    assert_eq!(found, ["stage-left-behind"]);
+}
+
+#[test]
 fn a_window_that_is_shorter_than_a_heartbeat_is_seen() {
     let with = "[config_mgmt]\nconfirm_secs = 20\n[vars]";
     assert_eq!(

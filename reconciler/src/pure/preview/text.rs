@@ -422,6 +422,10 @@ fn walk(preview: &Preview) -> Part {
         );
         blocks.push(vec![line(Style::Plain, text)]);
     }
+    if !walk.left_behind.is_empty() {
+        let text = format!("  left behind, in no stage: {}", nodes(&walk.left_behind));
+        blocks.push(vec![line(Style::Plain, text)]);
+    }
     let plan = match &walk.plan {
         Some(plan) => format!("the plan {plan} (plans/{plan}.toml)"),
         None => "the built-in plan".to_owned(),
@@ -443,6 +447,11 @@ fn stages(walk: &WalkPreview) -> Vec<Vec<Line>> {
             0 | 1 => String::new(),
             count => format!(" in {count} waves"),
         };
+        let told = match stage.best_effort {
+            0 => String::new(),
+            count if count == stage.machines => ", best effort: told and not awaited".to_owned(),
+            count => format!(", {count} of them best effort: told and not awaited"),
+        };
         let looks = match stage.times {
             0 => "told, not awaited".to_owned(),
             1 => format!("1 healthy look within {}", duration(u64::from(stage.within_secs))),
@@ -461,7 +470,7 @@ fn stages(walk: &WalkPreview) -> Vec<Vec<Line>> {
         } else {
             format!("failed: {}, silent: {}", word(stage.failed), word(stage.silent))
         };
-        let text = format!("  {}. {}: {which}{waves}", at + 1, stage.name);
+        let text = format!("  {}. {}: {which}{waves}{told}", at + 1, stage.name);
         let mut block = vec![line(Style::Plain, text)];
         block.push(line(Style::Plain, format!("       {looks}; {trouble}{tolerate}")));
         block.extend(

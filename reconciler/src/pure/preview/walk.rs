@@ -14,7 +14,7 @@ use crate::pure::compose::Composed;
 use crate::pure::compose::former::Former;
 use crate::pure::decide::forecast::{StageForecast, forecast};
 use crate::pure::delivery::{Leg, OnTrouble};
-use crate::pure::diff::{Beside, diff, policy_on_nodes};
+use crate::pure::diff::{Beside, Diff, diff, policy_on_nodes};
 use crate::pure::scope::Scope;
 use crate::pure::snapshot::{Assignment, ContentRef, Snapshot};
 
@@ -31,6 +31,8 @@ pub struct WalkPreview {
     pub stages: Vec<StagePreview>,
     /// Enrolled machines that it reaches.
     pub machines: usize,
+    /// Machines that are left behind it: they follow later, or never where they are pinned (UC-1).
+    pub left_behind: Vec<NodeName>,
     /// The shortest that all looks together can take, in seconds.
     pub at_least_secs: u64,
     /// After how long the last stage has passed or has failed, in seconds.
@@ -53,6 +55,8 @@ pub struct StagePreview {
     pub name: String,
     /// How many machines it takes.
     pub machines: usize,
+    /// How many of them are told and not awaited (UC-1).
+    pub best_effort: usize,
     /// Which; none where the hash of the merge's commit chooses.
     pub nodes: Option<Vec<NodeName>>,
     /// In how many waves.
@@ -85,7 +89,9 @@ pub(super) fn walk(
         formers: &Former::new(),
         again: false,
     };
-    let legs = diff(after, &beside)?.legs;
+    let Diff {
+        legs, left_behind, ..
+    } = diff(after, &beside)?;
     if legs.is_empty() {
         return Ok(None);
     }
@@ -99,6 +105,9 @@ pub(super) fn walk(
     let looks = |stage: &StagePreview| u64::from(stage.times.saturating_sub(1)) * u64::from(stage.every_secs);
     Ok(Some(WalkPreview {
         machines: stages.iter().map(|stage| stage.machines).sum(),
+        left_behind: (left_behind.into_iter())
+            .filter_map(|id| Some(after.nodes.get(&id)?.name.clone()))
+            .collect(),
         at_least_secs: stages.iter().map(|s| waves(s).saturating_mul(looks(s))).sum(),
         at_most_secs: stages
             .iter()
@@ -127,6 +136,7 @@ fn as_accepted(tree: &Composed) -> Result<Snapshot, serde_json::Error> {
     let proven = |digest| Assignment {
         assigned: Some(content(digest)),
         proven: Some(content(digest)),
+        held_back: None,
     };
     let mut assignments = BTreeMap::new();
     for (id, (digest, _)) in policy_on_nodes(tree, &tree.policy)? {
@@ -162,6 +172,7 @@ fn of(tree: &Composed, stage: StageForecast) -> StagePreview {
     StagePreview {
         name: stage.run.name,
         machines: stage.machines,
+        best_effort: stage.best_effort,
         nodes: stage.named.map(names),
         waves: stage.waves,
         times: stage.run.times,

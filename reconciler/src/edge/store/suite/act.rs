@@ -63,6 +63,7 @@ pub(super) async fn what_a_pass_stored_is_what_the_next_one_sees(fresh: Fresh) {
     let assignment = Assignment {
         assigned: Some(content("new")),
         proven: Some(content("old")),
+        held_back: None,
     };
     act.assignments
         .insert((node(1), web.clone()), Some(assignment.clone()));
@@ -403,6 +404,7 @@ pub(super) async fn assignments_in_memory_are_those_of_the_database_whoever_wrot
     let of = |text: &str| Assignment {
         assigned: Some(content(text)),
         proven: None,
+        held_back: None,
     };
     let mut put = act(&none, &none);
     put.assignments.insert(place(1), Some(of("one")));

@@ -55,6 +55,7 @@ fn leg(nodes: u128) -> Leg {
         nodes: (1..=nodes)
             .map(|n| (node(n), change.clone()))
             .collect::<BTreeMap<_, _>>(),
+        behind: BTreeMap::new(),
     }
 }
 

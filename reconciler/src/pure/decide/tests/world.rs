@@ -397,7 +397,7 @@ impl World {
         let newest = self.snapshot.deliveries.values().map(|d| d.order).max();
         self.snapshot
             .deliveries
-            .retain(|_, d| !d.state.is_final() || Some(d.order) == newest || d.is_outstanding());
+            .retain(|_, d| !d.state.is_final() || Some(d.order) == newest || d.owes());
         for order in act.orders {
             self.publish(order);
         }

@@ -6,13 +6,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::Timestamp;
 use meshplan_schemas::document::PlanDoc;
 use meshplan_schemas::document::plan::Absent;
+use meshplan_schemas::fleet_list::UpdateClass;
 use meshplan_schemas::ident::{NodeId, NodeName};
 use meshplan_schemas::lifecycle::delivery::Code;
 
 use super::plan::new_walk;
 use crate::pure::compose::Composed;
 use crate::pure::decide::draft::Draft;
-use crate::pure::decide::{after_secs, walk, windows};
+use crate::pure::decide::{after_secs, classes, walk, windows};
 use crate::pure::delivery::Delivery;
 
 /// A stage opens in its plan's window only: until the first may, the delivery is held, and opens by itself (DL-17).
@@ -47,7 +48,7 @@ pub(super) fn hold(
     }
     let away = away(draft, delivery, tree);
     let shut = away.values().any(|(_, why)| matches!(why, Away::Shut { .. }));
-    if absent == Absent::Skip && !(shut && away.len() == heard(draft, delivery)) {
+    if absent == Absent::Skip && !(shut && away.len() == heard(draft, delivery, tree)) {
         return None;
     }
     let mut unheard: Vec<&str> = Vec::new();
@@ -95,11 +96,11 @@ fn some(names: &[&str]) -> String {
     }
 }
 
-/// How many of the machines that the delivery changes were ever heard from.
-fn heard(draft: &Draft<'_>, delivery: &Delivery) -> usize {
+/// How many of the required machines that the delivery changes were ever heard from.
+fn heard(draft: &Draft<'_>, delivery: &Delivery, tree: &Composed) -> usize {
     let nodes = &draft.known.snapshot.nodes;
     let heard = |id: &NodeId| nodes.get(id).is_some_and(|state| state.heard_at.is_some());
-    walk::changed(delivery).iter().filter(|id| heard(id)).count()
+    required(delivery, tree).iter().filter(|id| heard(id)).count()
 }
 
 /// The machines that a go takes out of the gate: those that were not heard from (DL-19). Who only waits for its window is
@@ -122,14 +123,21 @@ pub(super) enum Away {
     },
 }
 
-/// The machines that the delivery changes and that cannot begin now.
+/// The machines that the delivery changes and waits for: who is told only is never missed (UC-1).
+fn required(delivery: &Delivery, tree: &Composed) -> BTreeSet<NodeId> {
+    let mut changed = walk::changed(delivery);
+    changed.retain(|id| classes::of_record(tree, *id) == UpdateClass::Required);
+    changed
+}
+
+/// The required machines that the delivery changes and that cannot begin now.
 pub(super) fn away(
     draft: &mut Draft<'_>,
     delivery: &Delivery,
     tree: &Composed,
 ) -> BTreeMap<NodeId, (NodeName, Away)> {
     let snapshot = draft.known.snapshot;
-    let changed = walk::changed(delivery);
+    let changed = required(delivery, tree);
     let shut = windows::shut(draft, tree, changed.iter().copied());
     let mut out = BTreeMap::new();
     for id in changed {

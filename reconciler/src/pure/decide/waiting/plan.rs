@@ -103,6 +103,7 @@ pub(in crate::pure::decide) fn new_walk(
         released: false,
         windows,
         excused,
+        classes: BTreeMap::new(),
         lines: Vec::new(),
         apart: plan.is_some_and(|plan| plan.legs == Legs::Apart),
         taken: Vec::new(),
@@ -122,7 +123,7 @@ fn anew(reached: &BTreeMap<NodeId, Reached>) -> BTreeMap<NodeId, Reached> {
     reached.iter().map(|(id, of)| (*id, anew(of))).collect()
 }
 
-/// Every node is `required` until classes come (UC-1): what a stage leaves out is roll-back (DL-19).
+/// What a stage leaves out is roll-back; which machines it speaks of, [`super::super::classes`] says (DL-19).
 fn trouble(written: Option<Trouble>) -> OnTrouble {
     match written {
         Some(Trouble::Hold) => OnTrouble::Hold,

@@ -4,10 +4,12 @@ use std::collections::BTreeSet;
 
 use meshplan_schemas::document::plan::Amount;
 use meshplan_schemas::epoch::{Share, Targeting, share_place};
+use meshplan_schemas::fleet_list::UpdateClass;
 use meshplan_schemas::ident::{CommitId, NodeId, RoleName};
 
 use super::{changed, ordered};
 use crate::pure::compose::Composed;
+use crate::pure::decide::classes;
 use crate::pure::decide::draft::Draft;
 use crate::pure::delivery::{Delivery, StageRun, Walk};
 
@@ -25,6 +27,7 @@ pub(super) fn candidates(draft: &Draft<'_>, delivery: &Delivery, walk: &Walk) ->
     changed(delivery)
         .into_iter()
         .filter(|id| heard(id) && !before.contains(id) && !walk.excused.contains(id))
+        .filter(|id| classes::of(walk, id) != UpdateClass::LeftBehind)
         .collect()
 }
 
@@ -72,11 +75,12 @@ pub(in crate::pure::decide) fn select(
     candidates: &BTreeSet<NodeId>,
 ) -> Selection {
     let wanted = &stage.select;
-    let of_share =
-        |from: &BTreeSet<NodeId>, amount| share(commit, tree, salt, from, resolve(amount, from.len()).max(1));
     if wanted.rest {
         return match stage.batch {
-            Some(batch) => of_share(candidates, batch),
+            Some(batch) => {
+                let many = resolve(batch, candidates.len()).max(1);
+                share(commit, tree, salt, candidates, many)
+            }
             None => Selection::of(candidates.clone()),
         };
     }
@@ -93,14 +97,18 @@ pub(in crate::pure::decide) fn select(
             // What the plan names one by one an order may name as well.
             None if !wanted.nodes.is_empty() => Selection::of(fitting),
             None => Selection::of(fitting).grouped(&wanted.roles),
-            Some(amount @ Amount::Percent(_)) if wanted.nodes.is_empty() => {
-                of_share(&fitting, amount).grouped(&wanted.roles)
+            Some(amount) => {
+                let many = resolve(amount, fitting.len()).max(1);
+                if many > NAMES && wanted.nodes.is_empty() {
+                    share(commit, tree, salt, &fitting, many).grouped(&wanted.roles)
+                } else {
+                    Selection::of(first_by_hash(commit, tree, &fitting, many))
+                }
             }
-            Some(amount) => Selection::of(first_by_hash(commit, tree, &fitting, amount)),
         };
     }
     // No named canary is among the machines that this changes: one that is takes its place (DL-6).
-    let instead = first_by_hash(commit, tree, candidates, Amount::Number(1));
+    let instead = first_by_hash(commit, tree, candidates, 1);
     let line = instead.first().and_then(|id| tree.nodes.get(id)).map(|node| {
         format!(
             "no machine that the stage {} names is changed by this; {} goes first instead",
@@ -174,21 +182,22 @@ fn lifelines(tree: &Composed) -> BTreeSet<NodeId> {
     lifelines.map(|listed| listed.leaf.id).collect()
 }
 
-/// So many of them in the order of their hash with the commit, at least one, lifelines last.
+/// So many of them in the order of their hash with the commit: lifelines last, and before them machines that are not
+/// awaited, which as the only canaries would say little, or nothing in time (UC-1).
 fn first_by_hash(
     commit: &CommitId,
     tree: &Composed,
     from: &BTreeSet<NodeId>,
-    amount: Amount,
+    many: usize,
 ) -> BTreeSet<NodeId> {
-    let many = resolve(amount, from.len()).max(1);
     let lifelines = lifelines(tree);
-    let mut hashed: Vec<(bool, u64, NodeId)> = placed(commit.as_str(), from)
+    let volunteer = |id: &NodeId| classes::of_record(tree, *id) != UpdateClass::Required;
+    let mut hashed: Vec<(bool, bool, u64, NodeId)> = placed(commit.as_str(), from)
         .into_iter()
-        .map(|(place, id)| (lifelines.contains(&id), place, id))
+        .map(|(place, id)| (lifelines.contains(&id), volunteer(&id), place, id))
         .collect();
     hashed.sort_unstable();
-    hashed.into_iter().take(many).map(|(_, _, id)| id).collect()
+    hashed.into_iter().take(many).map(|(.., id)| id).collect()
 }
 
 /// An amount of so many machines: a share is rounded down.

@@ -3,9 +3,15 @@
 use std::collections::BTreeMap;
 
 use jiff::SignedDuration;
+use meshplan_schemas::fleet_list::UpdateClass;
+use meshplan_schemas::ident::NodeId;
 
-use crate::pure::delivery::{Delivery, StageRun, VerdictWord};
+use crate::pure::decide::classes;
+use crate::pure::delivery::{Delivery, LeftBehind, MachineRun, StageRun, VerdictWord, Walk};
 use crate::pure::scope::Scope;
+
+/// So many machines are named in a sentence; the rest is counted.
+const NAMED: usize = 10;
 
 /// What happened so far, as the note's trailers: numbers, then stages, then machines that say more (DL-9, DL-10).
 pub(in crate::pure::decide) fn story(delivery: &Delivery) -> Vec<(String, String)> {
@@ -36,23 +42,27 @@ pub(in crate::pure::decide) fn story(delivery: &Delivery) -> Vec<(String, String
         })
         .collect();
     for stage in walk.stages.iter().filter(|s| !s.machines.is_empty()) {
-        fact("Stage", format!("{}: {}", stage.name, summary(stage)));
+        fact("Stage", format!("{}: {}", stage.name, summary(walk, stage)));
         // A stage of a few machines names each; a larger one those that differ from its summary (DL-10).
         let few = stage.machines.len() <= 10;
-        for machine in stage.machines.values() {
-            let Some(verdict) = &machine.verdict else { continue };
-            if few || verdict.word != VerdictWord::Passed {
-                let word = word(verdict.word);
-                fact(
-                    "Machine",
-                    format!(
-                        "{} on {}: {word}, {}",
-                        scopes.join(", "),
-                        machine.name,
-                        verdict.reason
-                    ),
-                );
-            }
+        for (id, machine) in &stage.machines {
+            let class = classes::of(walk, id);
+            let (word, reason) = match &machine.verdict {
+                Some(verdict) if few || verdict.word != VerdictWord::Passed => {
+                    (word(verdict.word), verdict.reason.as_str())
+                }
+                None if few && class != UpdateClass::Required => (TOLD, not_confirmed(machine)),
+                _ => continue,
+            };
+            let class = match class {
+                UpdateClass::Required => String::new(),
+                other => format!(" ({})", classes::word(other)),
+            };
+            let scopes = scopes.join(", ");
+            fact(
+                "Machine",
+                format!("{scopes} on {}{class}: {word}, {reason}", machine.name),
+            );
         }
     }
     if let Some(cause) = &walk.abort_cause {
@@ -67,14 +77,99 @@ pub(in crate::pure::decide) fn story(delivery: &Delivery) -> Vec<(String, String
     facts
 }
 
+/// A machine that is not awaited and has no verdict.
+const TOLD: &str = "told";
+
+/// The word for where a machine of a walk stands.
+#[must_use]
+pub fn standing(walk: &Walk, id: &NodeId, machine: &MachineRun) -> &'static str {
+    match &machine.verdict {
+        Some(verdict) => word(verdict.word),
+        None if classes::of(walk, id) == UpdateClass::Required => "open",
+        None => TOLD,
+    }
+}
+
+/// What the last look at a machine without a verdict saw.
+#[must_use]
+pub fn not_confirmed(machine: &MachineRun) -> &str {
+    if machine.last.is_empty() {
+        "not confirmed yet"
+    } else {
+        &machine.last
+    }
+}
+
+/// When a machine that is left behind follows, in words.
+#[must_use]
+pub fn follows(left: &LeftBehind) -> String {
+    match (left.pinned, left.follows, left.sequence) {
+        (true, ..) => "pinned, it does not follow".to_owned(),
+        (_, Some(follows), _) => format!("it follows at {}", follows.at),
+        (_, None, 0) => "it gets this later".to_owned(),
+        (_, None, sequence) => format!("followed with sequence {sequence}"),
+    }
+}
+
+/// Who is left behind what was accepted, as the note's trailers.
+pub(super) fn left_behind(delivery: &Delivery) -> Vec<(String, String)> {
+    let left = &delivery.left_behind;
+    let named = left.values().take(NAMED);
+    let mut said: Vec<String> = named
+        .map(|entry| format!("{}: {}", entry.name, follows(entry)))
+        .collect();
+    if left.len() > NAMED {
+        said.push(format!("and {} more", left.len() - NAMED));
+    }
+    said.into_iter()
+        .map(|value| ("Left-Behind".to_owned(), value))
+        .collect()
+}
+
+/// How a walk ended well, in a sentence.
+pub(super) fn over(delivery: &Delivery, ordered: usize, told: usize) -> String {
+    let names = |names: Vec<&str>| {
+        let shown = names.iter().take(NAMED).copied().collect::<Vec<_>>().join(", ");
+        match names.len().saturating_sub(NAMED) {
+            0 => shown,
+            more => format!("{shown} and {more} more"),
+        }
+    };
+    let late = delivery
+        .walk
+        .as_ref()
+        .map(classes::stragglers)
+        .unwrap_or_default();
+    let late: Vec<&str> = late.into_iter().map(|m| m.name.as_str()).collect();
+    let left: Vec<&str> = delivery.left_behind.values().map(|l| l.name.as_str()).collect();
+    let passed = ordered - late.len();
+    let mut said = match (ordered, told) {
+        (0, 0) => "accepted; no machine is changed by it".to_owned(),
+        (0, told) => format!("{told} new or absent machines get it when they are heard from"),
+        (_, 0) if late.is_empty() => format!("every machine of the plan passed: {passed}"),
+        (_, 0) => format!("every machine that is awaited passed: {passed}"),
+        (_, told) if late.is_empty() => {
+            format!("every machine of the plan passed: {passed}; {told} more get it when heard from")
+        }
+        (_, told) => {
+            format!("every machine that is awaited passed: {passed}; {told} more get it when heard from")
+        }
+    };
+    if !late.is_empty() {
+        said.push_str(&format!("; told and not confirmed: {}", names(late)));
+    }
+    if !left.is_empty() {
+        said.push_str(&format!("; left behind: {}", names(left)));
+    }
+    said
+}
+
 /// `2 passed, 1 silent, 3 open`.
 #[must_use]
-pub fn summary(stage: &StageRun) -> String {
+pub fn summary(walk: &Walk, stage: &StageRun) -> String {
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
-    for machine in stage.machines.values() {
-        *counts
-            .entry(machine.verdict.as_ref().map_or("open", |v| word(v.word)))
-            .or_default() += 1;
+    for (id, machine) in &stage.machines {
+        *counts.entry(standing(walk, id, machine)).or_default() += 1;
     }
     let parts: Vec<String> = counts.iter().map(|(word, n)| format!("{n} {word}")).collect();
     if parts.is_empty() {

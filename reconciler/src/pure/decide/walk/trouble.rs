@@ -5,53 +5,13 @@ use std::collections::BTreeSet;
 use meshplan_schemas::ident::NodeId;
 use meshplan_schemas::lifecycle::delivery::{Code, State};
 
-use super::selection::resolve;
 use super::{RECONCILER, apart, roll_back, story};
 use crate::pure::decide::DecideError;
+use crate::pure::decide::classes::Trouble;
 use crate::pure::decide::draft::Draft;
-use crate::pure::delivery::{AbortCause, Delivery, Leg, MachineRun, OnTrouble, StageRun, VerdictWord};
+use crate::pure::delivery::{AbortCause, Delivery, Leg, OnTrouble, VerdictWord};
 use crate::pure::scope::Scope;
 use crate::pure::snapshot::KnownBad;
-
-/// The trouble that a stage may not leave: its first machine, the word, and what is to follow.
-pub(super) fn trouble(stage: &StageRun) -> Option<Trouble> {
-    let bad: Vec<(&NodeId, &MachineRun, VerdictWord)> = stage
-        .machines
-        .iter()
-        .filter(|(_, m)| !m.forced)
-        .filter_map(|(id, m)| Some((id, m, m.verdict.as_ref()?.word)))
-        .filter(|(_, _, word)| matches!(word, VerdictWord::Failed | VerdictWord::Silent))
-        .collect();
-    if bad.len() <= resolve(stage.tolerate, stage.machines.len()) {
-        return None;
-    }
-    // A failure says more than a silence; one that the plan leaves hides no other.
-    [
-        (VerdictWord::Failed, stage.failed),
-        (VerdictWord::Silent, stage.silent),
-    ]
-    .into_iter()
-    .filter(|(_, act)| *act != OnTrouble::Leave)
-    .find_map(|(word, act)| {
-        let (id, machine, _) = bad.iter().find(|(_, _, w)| *w == word)?;
-        Some(Trouble {
-            node: **id,
-            machine: (*machine).clone(),
-            word,
-            act,
-            stage: stage.name.clone(),
-        })
-    })
-}
-
-/// A machine that did not pass, and what its stage says to that.
-pub(super) struct Trouble {
-    node: NodeId,
-    machine: MachineRun,
-    word: VerdictWord,
-    act: OnTrouble,
-    stage: String,
-}
 
 /// Answers the trouble of a stage as its plan says.
 pub(super) fn answer(

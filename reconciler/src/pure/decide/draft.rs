@@ -8,6 +8,7 @@ use meshplan_schemas::digest::{Digest, canonical};
 use meshplan_schemas::ident::{CommitId, ModuleName, NodeId};
 use meshplan_schemas::lifecycle::delivery::{Code, State};
 
+use super::guard::{Guard, stands};
 use super::{DecideError, Known, Tree};
 use crate::pure::act::{Act, Look};
 use crate::pure::compose::Composed;
@@ -95,7 +96,7 @@ impl<'a> Draft<'a> {
 
     /// Draws the number of the next order of declarations.
     pub(super) fn next_sequence(&mut self) -> u64 {
-        self.counters.sequence += 1;
+        self.counters.sequence += u64::from(stands(Guard::NewNumbers));
         self.counters.sequence
     }
 

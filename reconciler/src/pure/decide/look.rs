@@ -4,6 +4,7 @@ use jiff::Timestamp;
 use meshplan_schemas::lifecycle::epoch::EpochState;
 use meshplan_schemas::report::{Cause, DeclarationState, Health, Outcome, Report, is_without_blame};
 
+use super::guard::{Guard, stands};
 use crate::pure::delivery::MachineRun;
 
 /// What a report says. "Cannot tell" is not "no".
@@ -105,11 +106,13 @@ pub fn declaration(report: &Report, sequence: u64) -> Seen {
     let Some(status) = &report.declaration else {
         return Seen::Unknown("has no declaration yet".to_owned());
     };
-    if status.sequence < sequence {
+    if status.sequence < sequence && stands(Guard::OwnOrder) {
         return Seen::Unknown(format!("is still at sequence {}", status.sequence));
     }
     match status.state {
-        DeclarationState::Confirmed if status.confirmed_sequence >= sequence => Seen::Healthy,
+        DeclarationState::Confirmed if status.confirmed_sequence >= sequence || !stands(Guard::OwnOrder) => {
+            Seen::Healthy
+        }
         DeclarationState::Confirmed => {
             Seen::Unknown(format!("confirmed sequence {}", status.confirmed_sequence))
         }

@@ -11,6 +11,7 @@ use meshplan_schemas::merkle;
 
 use super::DecideError;
 use super::draft::Draft;
+use super::guard::{Guard, stands};
 use crate::pure::act::Order;
 use crate::pure::compose::Composed;
 use crate::pure::delivery::{Delivery, Leg, NodeChange, Reached};
@@ -308,7 +309,7 @@ fn note_reached(
     sequence: u64,
     epoch: u64,
 ) {
-    if sequence == 0 && epoch == 0 {
+    if (sequence == 0 && epoch == 0) || !stands(Guard::Addressed) {
         return;
     }
     let Some(walk) = delivery.walk.as_mut() else {

@@ -7,6 +7,7 @@ mod classes;
 mod freeze;
 mod guards;
 mod host;
+mod model;
 mod proven;
 mod sizes;
 mod stories;

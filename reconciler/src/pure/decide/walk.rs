@@ -10,6 +10,7 @@ use meshplan_schemas::lifecycle::delivery::{Code, State};
 
 use super::classes::{self, At};
 use super::draft::Draft;
+use super::guard::{Guard, stands};
 use super::look::{self, Seen};
 use super::{DecideError, Tree, after_secs, orders, windows};
 use crate::pure::compose::Composed;
@@ -226,7 +227,7 @@ fn look_at_stage(
         return answer(draft, delivery, &trouble).map(|()| false);
     }
     // When each of them is due next, `look_at` has said.
-    if classes::waits(walk) {
+    if classes::waits(walk) && stands(Guard::Verdicts) {
         return Ok(false);
     }
     let Some(walk) = delivery.walk.as_mut() else {
@@ -340,7 +341,7 @@ fn look_at(
     let deadline = machine
         .opens
         .map_or(deadline, |opens| deadline.max(after_secs(opens, within)));
-    if awaited && machine.verdict.is_none() && now >= deadline {
+    if awaited && machine.verdict.is_none() && now >= deadline && stands(Guard::Deadline) {
         machine.verdict = Some(at_deadline(machine));
     }
     // Who is not awaited and away is not asked: its return says the same.

@@ -11,6 +11,7 @@ use meshplan_schemas::fleet_list::UpdateClass;
 use meshplan_schemas::ident::NodeId;
 
 use crate::pure::compose::ComposedNode;
+use crate::pure::decide::guard::{Guard, stands};
 use crate::pure::delivery::NodeChange;
 use crate::pure::scope::Scope;
 use crate::pure::snapshot::{ContentRef, Snapshot};
@@ -49,7 +50,7 @@ impl Changes {
             before: proven,
             after,
         };
-        if node.update_class != UpdateClass::LeftBehind {
+        if node.update_class != UpdateClass::LeftBehind || !stands(Guard::LeftBehind) {
             if differs {
                 self.nodes.insert(node.id, change);
             }

@@ -108,7 +108,13 @@ impl SimHost {
     }
 
     pub(super) fn take_epoch(&mut self, id: NodeId, newest: &Epoch, all: &BTreeMap<u64, Epoch>) -> bool {
-        if self.epochs.contains_key(&newest.epoch) {
+        // The highest number that it has seen decides; what is older was overtaken (EP-3).
+        if self
+            .epochs
+            .keys()
+            .next_back()
+            .is_some_and(|seen| *seen >= newest.epoch)
+        {
             return false;
         }
         self.epochs.insert(newest.epoch, newest.clone());

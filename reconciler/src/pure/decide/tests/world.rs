@@ -17,7 +17,7 @@ use meshplan_schemas::ident::{CommitId, KeyId, NodeId};
 use meshplan_schemas::key::SigningKey;
 use meshplan_schemas::lifecycle::delivery::State;
 use meshplan_schemas::maintenance::FleetWindows;
-use meshplan_schemas::report::Cause;
+use meshplan_schemas::report::{Cause, Report};
 use meshplan_schemas::resource::{Content, File, Kind};
 
 use super::host::{Behaviour, SimHost};
@@ -30,6 +30,7 @@ use crate::pure::delivery::{Delivery, Transition};
 use crate::pure::diff::proven;
 use crate::pure::snapshot::{HeadRef, Request, Snapshot, Verb};
 
+#[derive(Clone)]
 pub(super) struct World {
     pub(super) snapshot: Snapshot,
     pub(super) trees: BTreeMap<CommitId, Tree>,
@@ -45,6 +46,9 @@ pub(super) struct World {
     /// Every delivery that ever was, as it last stood.
     pub(super) archive: BTreeMap<CommitId, Delivery>,
     commits: u32,
+    /// A number was used twice; it is told and not asserted where somebody looks for that.
+    pub(super) reused: bool,
+    pub(super) tolerant: bool,
 }
 
 /// From now on a host does as told here.
@@ -221,6 +225,8 @@ impl World {
             declarations: Vec::new(),
             archive: BTreeMap::new(),
             commits: 0,
+            reused: false,
+            tolerant: false,
         };
         world.report_all();
         world
@@ -246,18 +252,28 @@ impl World {
     }
 
     fn merge_with(&mut self, tree: Tree, allows_removals: Option<String>) -> CommitId {
+        let (commit, news) = self.new_commit(tree, allows_removals);
+        self.pass(&[news]);
+        commit
+    }
+
+    /// A commit that no pass has seen yet.
+    pub(super) fn new_commit(
+        &mut self,
+        tree: Tree,
+        allows_removals: Option<String>,
+    ) -> (CommitId, NewCommit) {
         self.commits += 1;
         let commit: CommitId = format!("{:040x}", self.commits).parse().unwrap();
         self.trees.insert(commit.clone(), tree);
-        let news = [NewCommit {
+        let news = NewCommit {
             commit: commit.clone(),
             subject: format!("change {}", self.commits),
             author: "Dana".into(),
             allows_removals,
             rewritten: false,
-        }];
-        self.pass(&news);
-        commit
+        };
+        (commit, news)
     }
 
     pub(super) fn say(&mut self, verb: Verb, commit: &CommitId) -> String {
@@ -283,7 +299,8 @@ impl World {
         });
         let act = self.decide(&[]);
         let answer = act.answers[0].1.clone();
-        self.apply(act);
+        let looks = self.apply(act);
+        self.answer(&looks);
         self.settle();
         answer
     }
@@ -328,7 +345,8 @@ impl World {
 
     fn pass(&mut self, news: &[NewCommit]) {
         let act = self.decide(news);
-        self.apply(act);
+        let looks = self.apply(act);
+        self.answer(&looks);
         self.settle();
     }
 
@@ -336,12 +354,11 @@ impl World {
     pub(super) fn settle(&mut self) {
         for _ in 0..50 {
             let act = self.decide(&[]);
-            let looks = act.looks.clone();
             if act.is_empty() {
                 return;
             }
-            self.apply(act);
-            self.answer(&looks.iter().map(|l| (l.node, l.id)).collect::<Vec<_>>());
+            let looks = self.apply(act);
+            self.answer(&looks);
         }
         panic!("the engine does not come to rest");
     }
@@ -355,7 +372,8 @@ impl World {
         }
     }
 
-    fn apply(&mut self, act: Act) {
+    /// Stores an act as the store would, and hands its orders out; the looks that it asks for.
+    pub(super) fn apply(&mut self, act: Act) -> Vec<(NodeId, u64)> {
         assert_eq!(act.counters_before, self.snapshot.counters);
         self.snapshot.counters = act.counters;
         self.snapshot.requests.clear();
@@ -401,8 +419,7 @@ impl World {
         for order in act.orders {
             self.publish(order);
         }
-        let looks: Vec<(NodeId, u64)> = act.looks.iter().map(|l| (l.node, l.id)).collect();
-        self.answer(&looks);
+        act.looks.iter().map(|l| (l.node, l.id)).collect()
     }
 
     fn publish(&mut self, order: Order) {
@@ -414,11 +431,12 @@ impl World {
                 Digest::of_value(d).unwrap(),
             ),
         };
-        assert_eq!(
-            self.orders.insert(key, digest),
-            None,
+        let before = self.orders.insert(key, digest);
+        assert!(
+            before.is_none() || self.tolerant,
             "a number was used twice: {key:?}"
         );
+        self.reused |= before.is_some();
         match order {
             Order::Epoch { epoch } => {
                 self.epochs.insert(epoch.epoch, epoch);
@@ -441,33 +459,43 @@ impl World {
     fn hosts_act(&mut self) {
         let ids: Vec<NodeId> = self.hosts.keys().copied().collect();
         for id in ids {
-            let newest = self
-                .declarations
-                .iter()
-                .filter(|d| d.node == id)
-                .max_by_key(|d| d.sequence)
-                .cloned();
-            let newest_epoch = self.epochs.values().next_back().cloned();
-            let epochs = self.epochs.clone();
-            let Some(host) = self.hosts.get_mut(&id) else {
-                continue;
-            };
-            if host.behaviour == Behaviour::Off {
-                continue;
-            }
-            let mut changed = false;
-            if let Some(declaration) = newest.filter(|d| host.wants(d)) {
-                let before = host.taken.clone();
-                host.take(declaration, self.now);
-                changed = host.taken != before;
-            }
-            if let Some(newest) = newest_epoch {
-                changed |= host.take_epoch(id, &newest, &epochs);
-            }
-            if changed {
+            if self.host_acts(id) {
                 self.report(id, Cause::Change);
             }
         }
+    }
+
+    /// A host takes what is newest for it; whether it has something to report.
+    pub(super) fn host_acts(&mut self, id: NodeId) -> bool {
+        let own = self.declarations.iter().filter(|d| d.node == id);
+        let newest = own.max_by_key(|d| d.sequence).cloned();
+        let epoch = self.epochs.values().next_back().cloned();
+        self.host_takes(id, newest, epoch)
+    }
+
+    /// A host takes these orders; whether it has something to report.
+    pub(super) fn host_takes(
+        &mut self,
+        id: NodeId,
+        declaration: Option<Declaration>,
+        epoch: Option<Epoch>,
+    ) -> bool {
+        let Some(host) = self.hosts.get_mut(&id) else {
+            return false;
+        };
+        if host.behaviour == Behaviour::Off {
+            return false;
+        }
+        let mut changed = false;
+        if let Some(declaration) = declaration.filter(|d| host.wants(d)) {
+            let before = host.taken.clone();
+            host.take(declaration, self.now);
+            changed = host.taken != before;
+        }
+        if let Some(epoch) = epoch {
+            changed |= host.take_epoch(id, &epoch, &self.epochs);
+        }
+        changed
     }
 
     fn answer(&mut self, looks: &[(NodeId, u64)]) {
@@ -486,20 +514,35 @@ impl World {
     }
 
     fn report(&mut self, id: NodeId, cause: Cause) {
-        let now = self.now;
-        let Some(host) = self.hosts.get_mut(&id) else {
-            return;
-        };
+        if let Some(report) = self.says(id, cause) {
+            self.hear(report);
+        }
+    }
+
+    /// What a host says.
+    pub(super) fn says(&mut self, id: NodeId, cause: Cause) -> Option<Report> {
+        let host = self.hosts.get_mut(&id)?;
         host.counter += 1;
-        let report = host.report(id, cause.clone(), now.as_second());
-        self.snapshot.connected.insert(id);
-        let state = Arc::make_mut(&mut self.snapshot.nodes).entry(id).or_default();
-        state.heard_at = Some(now);
-        if matches!(cause, Cause::Look(_)) {
+        Some(host.report(id, cause, self.now.as_second()))
+    }
+
+    /// The store takes a report: an older one never replaces a newer one.
+    pub(super) fn hear(&mut self, report: Report) {
+        let now = self.now;
+        self.snapshot.connected.insert(report.node);
+        let state = Arc::make_mut(&mut self.snapshot.nodes)
+            .entry(report.node)
+            .or_default();
+        let newer =
+            |known: &Option<Report>| known.as_ref().is_none_or(|known| known.counter < report.counter);
+        if matches!(report.cause, Cause::Look(_)) && newer(&state.look) {
             state.look = Some(report.clone());
             state.look_at = Some(now);
         }
-        state.report = Some(report);
+        if newer(&state.report) {
+            state.heard_at = Some(now);
+            state.report = Some(report);
+        }
     }
 
     pub(super) fn switch_off(&mut self, n: u128) {

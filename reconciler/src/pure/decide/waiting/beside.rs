@@ -10,6 +10,7 @@ use meshplan_schemas::ident::{CommitId, NodeId};
 use meshplan_schemas::lifecycle::delivery::State;
 
 use crate::pure::decide::draft::Draft;
+use crate::pure::decide::guard::{Guard, stands};
 use crate::pure::decide::walk;
 use crate::pure::delivery::{Delivery, Leg};
 use crate::pure::scope::Scope;
@@ -41,6 +42,7 @@ pub(super) fn leave_to_others(draft: &Draft<'_>, delivery: &mut Delivery) -> boo
 /// The delivery that this one waits for.
 pub(super) fn in_the_way(draft: &Draft<'_>, delivery: &Delivery) -> Option<CommitId> {
     walking(draft, delivery)
+        .filter(|_| stands(Guard::OneAtATime))
         .find(|other| !delivery.legs.iter().all(|leg| clear_of(leg, other)))
         .map(|other| other.commit.clone())
 }

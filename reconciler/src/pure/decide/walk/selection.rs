@@ -11,6 +11,7 @@ use super::{changed, ordered};
 use crate::pure::compose::Composed;
 use crate::pure::decide::classes;
 use crate::pure::decide::draft::Draft;
+use crate::pure::decide::guard::{Guard, stands};
 use crate::pure::delivery::{Delivery, StageRun, Walk};
 
 /// The machines that a stage may select: changed, heard from once, in no stage before, awaited at all.
@@ -27,7 +28,7 @@ pub(super) fn candidates(draft: &Draft<'_>, delivery: &Delivery, walk: &Walk) ->
     changed(delivery)
         .into_iter()
         .filter(|id| heard(id) && !before.contains(id) && !walk.excused.contains(id))
-        .filter(|id| classes::of(walk, id) != UpdateClass::LeftBehind)
+        .filter(|id| classes::of(walk, id) != UpdateClass::LeftBehind || !stands(Guard::LeftBehind))
         .collect()
 }
 

@@ -9,6 +9,7 @@ use super::{RECONCILER, apart, roll_back, story};
 use crate::pure::decide::DecideError;
 use crate::pure::decide::classes::Trouble;
 use crate::pure::decide::draft::Draft;
+use crate::pure::decide::guard::{Guard, stands};
 use crate::pure::delivery::{AbortCause, Delivery, Leg, OnTrouble, VerdictWord};
 use crate::pure::scope::Scope;
 use crate::pure::snapshot::KnownBad;
@@ -73,7 +74,12 @@ fn remember(
     let mut facts = Vec::new();
     let to_blame =
         |leg: &&Leg| leg.nodes.contains_key(&node) && only.is_none_or(|only| only.contains(&leg.scope));
-    for leg in delivery.legs.iter().filter(to_blame) {
+    for leg in delivery
+        .legs
+        .iter()
+        .filter(to_blame)
+        .filter(|_| stands(Guard::Remembered))
+    {
         let new = match leg.scope {
             Scope::Module(_) => true,
             Scope::Policy => leg.before != Some(leg.digest),

@@ -1,0 +1,747 @@
+//! The model check of RO-9: the engine with both payloads, three nodes, two deliveries, and at most two of each fault,
+//! in every order in which they can happen.
+//!
+//! The engine is the one that the daemon runs; a state is all that the store has, all that the hosts have, and what is on
+//! its way between them. [`stateright`] walks the states breadth first up to a depth, and at random beyond. Depth and
+//! walks are set by `MESHPLAN_MODEL_DEPTH` and `MESHPLAN_MODEL_WALKS`; `docs/model.md` has the count of a deep run.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use meshplan_schemas::digest::Digest;
+use meshplan_schemas::fleet_list::UpdateClass;
+use meshplan_schemas::ident::{CommitId, NodeId};
+use meshplan_schemas::lifecycle::delivery::{Code, State as Of};
+use meshplan_schemas::report::{Cause, Report};
+use stateright::{Checker, HasDiscoveries, Model, Property, UniformChooser};
+
+use super::host::Behaviour;
+use super::world::{World, node, set, tree};
+use crate::pure::compose::Composed;
+use crate::pure::decide::guard::Guard;
+use crate::pure::decide::guard::removed::without;
+use crate::pure::decide::{NewCommit, Tree};
+use crate::pure::delivery::{Delivery, VerdictWord};
+use crate::pure::scope::Scope;
+
+const NODES: u128 = 3;
+/// How often each fault may happen.
+const FAULTS: u8 = 2;
+
+/// What can happen next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Happens {
+    /// The next commit is merged.
+    Merge,
+    /// A host takes what is newest for it, and its report is heard.
+    Take(u128),
+    /// It takes what another machine may fail, and it stays.
+    TakeWell(u128),
+    /// It takes it, and what it says of that is not heard yet.
+    TakeUnheard(u128),
+    /// It takes it, and goes back because of its link.
+    TakeLosingLink(u128),
+    /// A host is handed an order that it had before, or an older one.
+    Old(u128),
+    /// A host answers a look, and is heard.
+    Answer(u128),
+    /// It answers, and is not heard yet.
+    AnswerUnheard(u128),
+    /// A look is lost.
+    LoseLook(u128),
+    /// What a host said longest ago is heard.
+    Hear(u128),
+    /// It is heard twice.
+    HearTwice(u128),
+    /// What it said last is heard before what it said first.
+    HearLast(u128),
+    /// A host's process dies and starts.
+    RestartHost(u128),
+    /// The reconciler's process dies and starts.
+    RestartReconciler,
+    /// Time passes until the engine is due.
+    Tick,
+}
+
+/// How many of each fault there were.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+struct Faults {
+    lost: u8,
+    doubled: u8,
+    reordered: u8,
+    links: u8,
+    restarts: u8,
+}
+
+#[derive(Clone)]
+struct Moment {
+    world: World,
+    /// The newest look that each host was asked for and has not answered.
+    looks: BTreeMap<NodeId, u64>,
+    /// What each host said and nobody heard yet.
+    spool: BTreeMap<NodeId, VecDeque<Report>>,
+    faults: Faults,
+    merged: Vec<CommitId>,
+    due: Option<Timestamp>,
+    /// Content that failed, as machines have it, and was taken back.
+    taken_back: BTreeSet<(Scope, Digest)>,
+    /// Invariants that were seen broken on the way here.
+    broken: BTreeSet<&'static str>,
+    /// Which story it is, and whether a guard is away.
+    story: usize,
+    without: Option<Guard>,
+}
+
+impl std::fmt::Debug for Moment {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let states: Vec<String> = self
+            .world
+            .archive
+            .values()
+            .map(|d| format!("{}: {}", d.commit.short(), d.state))
+            .collect();
+        write!(
+            f,
+            "story {} at {}: {states:?}, broken {:?}",
+            self.story, self.world.now, self.broken
+        )
+    }
+}
+
+/// Two moments are one when store, hosts and wire are the same: what was told of the way does not count.
+impl Hash for Moment {
+    fn hash<H: Hasher>(&self, to: &mut H) {
+        let snapshot = &self.world.snapshot;
+        let hosts: Vec<_> = (self.world.hosts.values())
+            .map(|h| {
+                (
+                    &h.taken,
+                    h.confirmed.as_ref().map(|d| d.sequence),
+                    h.running,
+                    &h.epoch_state,
+                    h.lost_link,
+                )
+            })
+            .collect();
+        let heard: Vec<_> = (snapshot.nodes.values())
+            .map(|n| {
+                (
+                    n.report.as_ref().map(|r| (r.counter, &r.declaration, &r.epoch)),
+                    n.look.as_ref().map(|r| (r.counter, &r.cause)),
+                )
+            })
+            .collect();
+        let spool: Vec<_> = self
+            .spool
+            .values()
+            .map(|q| q.iter().map(|r| (r.counter, &r.declaration)).collect::<Vec<_>>())
+            .collect();
+        let text = format!(
+            "{:?} {:?} {:?} {:?} {:?} {hosts:?} {heard:?} {spool:?} {:?} {:?} {:?}",
+            snapshot.deliveries,
+            snapshot.assignments,
+            snapshot.epochs,
+            snapshot.known_bad,
+            snapshot.accepted,
+            self.looks,
+            self.due,
+            self.world.serving_since
+        );
+        text.hash(to);
+        (
+            self.world.now,
+            &self.faults,
+            &self.merged,
+            &self.broken,
+            self.story,
+        )
+            .hash(to);
+    }
+}
+
+impl PartialEq for Moment {
+    fn eq(&self, other: &Self) -> bool {
+        let of = |moment: &Self| {
+            let mut hasher = std::hash::DefaultHasher::new();
+            moment.hash(&mut hasher);
+            hasher.finish()
+        };
+        of(self) == of(other)
+    }
+}
+
+/// A tree whose stages want one healthy look, so that a walk has few steps.
+fn fleet(policy: &str, web: &str, left_behind: Option<u128>) -> Tree {
+    let mut tree: Composed = tree(NODES, policy, &[("web", web)]);
+    for plan in tree.plans.values_mut() {
+        for stage in &mut plan.stages {
+            stage.healthy.as_mut().unwrap().times = 1;
+        }
+    }
+    if let Some(n) = left_behind {
+        let mut nodes: BTreeMap<_, _> = tree.nodes.iter().map(|(id, of)| (*id, of.clone())).collect();
+        let mut behind = (*nodes[&node(n)]).clone();
+        behind.update_class = UpdateClass::LeftBehind;
+        nodes.insert(node(n), Arc::new(behind));
+        tree.nodes = nodes.into_iter().collect();
+    }
+    Tree::Composed(Arc::new(tree))
+}
+
+/// What is merged in each story: a module that may fail and one that mends it, the same content once more, both payloads
+/// of which one may fail, and a fleet with a machine that is left behind.
+fn stories() -> Vec<[Tree; 2]> {
+    vec![
+        [fleet("one", "bad", None), fleet("one", "three", None)],
+        [fleet("one", "bad", None), fleet("one", "bad", None)],
+        [fleet("bad", "two", None), fleet("two", "two", None)],
+        [fleet("two", "two", Some(3)), fleet("two", "three", Some(3))],
+    ]
+}
+
+struct Engine {
+    stories: Vec<[Tree; 2]>,
+    at_rest: Vec<World>,
+    only: Option<usize>,
+    without: Option<Guard>,
+}
+
+impl Engine {
+    fn new(only: Option<usize>, without: Option<Guard>) -> Self {
+        let stories = stories();
+        let at_rest = (0..stories.len())
+            .map(|story| {
+                if only.is_some_and(|only| only != story) {
+                    return World::empty(NODES);
+                }
+                let mut world = World::empty(NODES);
+                let behind = (story == 3).then_some(3);
+                let first = world.merge_tree(fleet("one", "one", behind));
+                world.run(900);
+                assert_eq!(world.state(&first), Of::Delivered);
+                // Every machine may fail what is bad: whether it does is one of the things that can happen.
+                (1..=NODES).for_each(|n| set(&mut world, n, Behaviour::Fails));
+                world.tolerant = true;
+                world
+            })
+            .collect();
+        Self {
+            stories,
+            at_rest,
+            only,
+            without,
+        }
+    }
+}
+
+impl Moment {
+    /// Passes until nothing is left to decide; looks go on the wire.
+    fn pass(&mut self, news: &[NewCommit]) {
+        let mut news = news;
+        for _ in 0..30 {
+            let act = without(self.without, || self.world.decide(news));
+            self.due = act.next_at;
+            if act.is_empty() {
+                self.check_deliveries();
+                return;
+            }
+            self.see(&act.orders);
+            let looks = self.world.apply(act);
+            self.looks.extend(looks);
+            news = &[];
+        }
+        self.broken.insert("the engine comes to rest");
+    }
+
+    /// Aborted content goes out again only on a word (RO-9).
+    fn see(&mut self, orders: &[crate::pure::act::Order]) {
+        use crate::pure::act::Order;
+        for order in orders {
+            let bad = match order {
+                Order::Declaration { declaration } => (declaration.modules.iter()).any(|m| {
+                    self.taken_back
+                        .contains(&(Scope::Module(m.module.clone()), m.digest))
+                }),
+                Order::Epoch { epoch } => self
+                    .taken_back
+                    .contains(&(Scope::Policy, Digest::of(epoch.policy.as_bytes()))),
+                Order::Head { .. } => false,
+            };
+            if bad {
+                self.broken.insert(AGAIN);
+            }
+        }
+    }
+
+    /// What deliveries promise, beside what the hosts really have.
+    fn check_deliveries(&mut self) {
+        let deliveries: Vec<Delivery> = self.world.archive.values().cloned().collect();
+        for delivery in &deliveries {
+            let Some(walk) = &delivery.walk else { continue };
+            let failed = matches!(delivery.state, Of::RollingBack | Of::RolledBack)
+                && delivery.code == Code::StageFailed;
+            if failed {
+                for leg in &delivery.legs {
+                    let new = leg.before != Some(leg.digest);
+                    match leg.scope {
+                        Scope::Module(_) => {
+                            let after = leg
+                                .nodes
+                                .values()
+                                .filter(|c| c.before != c.after)
+                                .filter_map(|c| c.after);
+                            self.taken_back
+                                .extend(after.map(|digest| (leg.scope.clone(), digest)));
+                        }
+                        Scope::Policy if new => {
+                            self.taken_back.insert((Scope::Policy, leg.digest));
+                        }
+                        _ => {}
+                    }
+                }
+            }
+            let behind = |id: &NodeId| walk.classes.get(id) == Some(&UpdateClass::LeftBehind);
+            if !delivery.state.is_final() && walk.reached.keys().any(behind) {
+                self.broken.insert(BEHIND);
+            }
+            if delivery.state == Of::Delivered {
+                for (id, machine) in walk.stages.iter().flat_map(|s| &s.machines) {
+                    let host = &self.world.hosts[id];
+                    let has = host.confirmed.as_ref().map_or(0, |d| d.sequence) >= machine.sequence
+                        && host.running.unwrap_or(0) >= machine.epoch;
+                    let passed = machine
+                        .verdict
+                        .as_ref()
+                        .is_some_and(|v| v.word == VerdictWord::Passed);
+                    if !has || !passed {
+                        self.broken.insert(CONFIRMED);
+                    }
+                }
+            }
+        }
+        let open = deliveries.iter().filter(|d| d.has_begun() && !d.state.is_final());
+        let mut carried = BTreeSet::new();
+        for id in open.flat_map(|d| d.walk.iter().flat_map(|w| w.reached.keys())) {
+            if !carried.insert(*id) {
+                self.broken.insert(ONE);
+            }
+        }
+    }
+
+    fn takes(&mut self, n: u128, behaviour: Behaviour) -> Option<Report> {
+        let id = node(n);
+        let before = self.world.hosts[&id].clone();
+        set(&mut self.world, n, behaviour);
+        let news = self.world.host_acts(id);
+        self.world.hosts.get_mut(&id).unwrap().behaviour = before.behaviour;
+        let after = &self.world.hosts[&id];
+        let sequence = |host: &super::host::SimHost| host.confirmed.as_ref().map_or(0, |d| d.sequence);
+        if sequence(after) < sequence(&before) {
+            self.broken.insert(OLDER);
+        }
+        news.then(|| self.world.says(id, Cause::Change)).flatten()
+    }
+
+    fn unheard(&mut self, report: Report) {
+        self.spool.entry(report.node).or_default().push_back(report);
+    }
+
+    fn hears(&mut self, report: Report) {
+        // What a host said before is heard before, unless a fault says otherwise.
+        self.unheard(report.clone());
+        while let Some(next) = self.spool.get_mut(&report.node).and_then(VecDeque::pop_front) {
+            self.world.hear(next);
+        }
+        self.pass(&[]);
+    }
+
+    /// Whether everything comes to a good end from here when nothing goes wrong any more: time passes, everyone answers
+    /// and takes what it is given.
+    fn comes_to_an_end(&self) -> Result<(), &'static str> {
+        let mut then = self.clone();
+        for _ in 0..200 {
+            let mut news = false;
+            for n in 1..=NODES {
+                if let Some(report) = then.takes(n, Behaviour::Good) {
+                    then.unheard(report);
+                    news = true;
+                }
+                if let Some(look) = then.looks.remove(&node(n)) {
+                    let report = then.world.says(node(n), Cause::Look(look)).unwrap();
+                    then.unheard(report);
+                    news = true;
+                }
+                while let Some(report) = then.spool.get_mut(&node(n)).and_then(VecDeque::pop_front) {
+                    then.world.hear(report);
+                    news = true;
+                }
+            }
+            then.pass(&[]);
+            if news {
+                continue;
+            }
+            match then.due {
+                Some(due) => then.world.now = due.max(then.world.now),
+                None => break,
+            }
+            then.pass(&[]);
+        }
+        let ends = |d: &Delivery| d.state.is_final() || d.state == Of::Held;
+        if !then.world.archive.values().all(ends) {
+            return Err(ENDS);
+        }
+        let stopped = then.world.archive.values().any(|d| d.state == Of::Held);
+        for (id, host) in &then.world.hosts {
+            let assigned = then
+                .world
+                .snapshot
+                .assignments
+                .iter()
+                .filter(|((of, _), _)| of == id);
+            let assigned: BTreeSet<Digest> = assigned
+                .filter(|((_, scope), _)| matches!(scope, Scope::Module(_)))
+                .filter_map(|(_, a)| Some(a.assigned.as_ref()?.digest))
+                .collect();
+            let has = host
+                .confirmed
+                .iter()
+                .flat_map(|d| d.modules.iter().map(|m| m.digest));
+            if !stopped && has.collect::<BTreeSet<_>>() != assigned {
+                return Err(FORMER);
+            }
+            let policies = then.world.snapshot.assignments.get(&(*id, Scope::Policy));
+            let proven = policies.is_some_and(|a| a.assigned == a.proven);
+            if !stopped && !proven {
+                return Err(FORMER);
+            }
+        }
+        then.broken.iter().next().map_or(Ok(()), |broken| Err(*broken))
+    }
+}
+
+const TWICE: &str = "nothing is signed twice under a number";
+const OLDER: &str = "no node confirms content older than what it confirmed";
+const AGAIN: &str = "aborted content goes out again only on a word";
+const CONFIRMED: &str = "a complete walk has every machine confirmed";
+const ONE: &str = "a machine carries at most one unproven delivery";
+const BEHIND: &str = "a machine that is left behind is in no walk";
+const ENDS: &str = "every walk ends or is held with a person named";
+const FORMER: &str = "every reached machine comes to what is assigned to it";
+
+impl Model for Engine {
+    type State = Moment;
+    type Action = Happens;
+
+    fn init_states(&self) -> Vec<Moment> {
+        let stories = (0..self.stories.len()).filter(|story| self.only.is_none_or(|only| only == *story));
+        stories
+            .map(|story| Moment {
+                world: self.at_rest[story].clone(),
+                looks: BTreeMap::new(),
+                spool: BTreeMap::new(),
+                faults: Faults::default(),
+                merged: Vec::new(),
+                due: None,
+                taken_back: BTreeSet::new(),
+                broken: BTreeSet::new(),
+                story,
+                without: self.without,
+            })
+            .collect()
+    }
+
+    fn actions(&self, now: &Moment, actions: &mut Vec<Happens>) {
+        let left = |spent: u8| spent < FAULTS;
+        let faults = &now.faults;
+        if now.merged.len() < 2 {
+            actions.push(Happens::Merge);
+        }
+        for n in 1..=NODES {
+            let id = node(n);
+            let own = now.world.declarations.iter().filter(|d| d.node == id);
+            let newest = own.max_by_key(|d| d.sequence);
+            let host = &now.world.hosts[&id];
+            let epochs = now.world.epochs.keys().next_back();
+            if newest.is_some_and(|d| host.wants(d)) || epochs > host.epochs.keys().next_back() {
+                actions.push(Happens::Take(n));
+                let bad = newest.is_some_and(|d| format!("{:?}", d.resources).contains("bad"));
+                if bad || now.story == 2 {
+                    actions.push(Happens::TakeWell(n));
+                }
+                actions.push(Happens::TakeUnheard(n));
+                if left(faults.links) {
+                    actions.push(Happens::TakeLosingLink(n));
+                }
+            } else if left(faults.doubled) {
+                actions.push(Happens::Old(n));
+            }
+            if now.looks.contains_key(&id) {
+                actions.push(Happens::Answer(n));
+                actions.push(Happens::AnswerUnheard(n));
+                if left(faults.lost) {
+                    actions.push(Happens::LoseLook(n));
+                }
+            }
+            let waiting = now.spool.get(&id).map_or(0, VecDeque::len);
+            if waiting > 0 {
+                actions.push(Happens::Hear(n));
+                if left(faults.doubled) {
+                    actions.push(Happens::HearTwice(n));
+                }
+            }
+            if waiting > 1 && left(faults.reordered) {
+                actions.push(Happens::HearLast(n));
+            }
+            if left(faults.restarts) {
+                actions.push(Happens::RestartHost(n));
+            }
+        }
+        if left(faults.restarts) {
+            actions.push(Happens::RestartReconciler);
+        }
+        if now.due.is_some_and(|due| due > now.world.now) {
+            actions.push(Happens::Tick);
+        }
+    }
+
+    fn next_state(&self, last: &Moment, action: Happens) -> Option<Moment> {
+        let mut now = last.clone();
+        match action {
+            Happens::Merge => {
+                let tree = self.stories[now.story][now.merged.len()].clone();
+                let (commit, news) = now.world.new_commit(tree, None);
+                now.merged.push(commit);
+                now.pass(&[news]);
+            }
+            Happens::Take(n) => {
+                let report = now.takes(n, Behaviour::Fails)?;
+                now.hears(report);
+            }
+            Happens::TakeWell(n) => {
+                let report = now.takes(n, Behaviour::Good)?;
+                now.hears(report);
+            }
+            Happens::TakeUnheard(n) => {
+                let report = now.takes(n, Behaviour::Fails)?;
+                now.unheard(report);
+            }
+            Happens::TakeLosingLink(n) => {
+                now.faults.links += 1;
+                now.world.hosts.get_mut(&node(n))?.lost_link = false;
+                let report = now.takes(n, Behaviour::LosesLinkOnce)?;
+                now.hears(report);
+            }
+            Happens::Old(n) => {
+                now.faults.doubled += 1;
+                let own = now.world.declarations.iter().filter(|d| d.node == node(n));
+                let old = own.min_by_key(|d| d.sequence).cloned();
+                let epoch = now.world.epochs.values().next().cloned();
+                let before = now.world.hosts[&node(n)]
+                    .confirmed
+                    .as_ref()
+                    .map_or(0, |d| d.sequence);
+                let news = now.world.host_takes(node(n), old, epoch);
+                let after = now.world.hosts[&node(n)]
+                    .confirmed
+                    .as_ref()
+                    .map_or(0, |d| d.sequence);
+                if news || after < before {
+                    now.broken.insert(OLDER);
+                }
+            }
+            Happens::Answer(n) | Happens::AnswerUnheard(n) => {
+                let look = now.looks.remove(&node(n))?;
+                let report = now.world.says(node(n), Cause::Look(look))?;
+                if matches!(action, Happens::Answer(_)) {
+                    now.hears(report);
+                } else {
+                    now.unheard(report);
+                }
+            }
+            Happens::LoseLook(n) => {
+                now.faults.lost += 1;
+                now.looks.remove(&node(n));
+            }
+            Happens::Hear(n) => {
+                let report = now.spool.get_mut(&node(n))?.pop_front()?;
+                now.world.hear(report);
+                now.pass(&[]);
+            }
+            Happens::HearTwice(n) => {
+                now.faults.doubled += 1;
+                let report = now.spool.get_mut(&node(n))?.front()?.clone();
+                now.world.hear(report.clone());
+                now.pass(&[]);
+                now.world.hear(report);
+                now.pass(&[]);
+            }
+            Happens::HearLast(n) => {
+                now.faults.reordered += 1;
+                let report = now.spool.get_mut(&node(n))?.pop_back()?;
+                now.world.hear(report);
+                now.pass(&[]);
+            }
+            Happens::RestartHost(n) => {
+                now.faults.restarts += 1;
+                now.looks.remove(&node(n));
+                let report = now.world.says(node(n), Cause::Start)?;
+                now.hears(report);
+            }
+            Happens::RestartReconciler => {
+                now.faults.restarts += 1;
+                now.looks.clear();
+                now.world.serving_since = now.world.now;
+                now.pass(&[]);
+            }
+            Happens::Tick => {
+                now.world.now = now.due?;
+                now.pass(&[]);
+            }
+        }
+        if now.world.reused {
+            now.broken.insert(TWICE);
+        }
+        Some(now)
+    }
+
+    fn properties(&self) -> Vec<Property<Self>> {
+        fn unbroken<const N: usize>(_: &Engine, now: &Moment) -> bool {
+            const ALL: [&str; 6] = [TWICE, OLDER, AGAIN, CONFIRMED, ONE, BEHIND];
+            !now.broken.contains(ALL[N])
+        }
+        /// A part of the states, so that looking ahead from them costs no more than getting there.
+        fn looked_ahead(now: &Moment) -> bool {
+            let mut hasher = std::hash::DefaultHasher::new();
+            now.hash(&mut hasher);
+            hasher.finish() % 16 == 0
+        }
+        fn ends(_: &Engine, now: &Moment) -> bool {
+            !looked_ahead(now) || now.comes_to_an_end() != Err(ENDS)
+        }
+        fn former(_: &Engine, now: &Moment) -> bool {
+            !looked_ahead(now) || matches!(now.comes_to_an_end(), Ok(()) | Err(ENDS))
+        }
+        vec![
+            Property::always(TWICE, unbroken::<0>),
+            Property::always(OLDER, unbroken::<1>),
+            Property::always(AGAIN, unbroken::<2>),
+            Property::always(CONFIRMED, unbroken::<3>),
+            Property::always(ONE, unbroken::<4>),
+            Property::always(BEHIND, unbroken::<5>),
+            Property::always(ENDS, ends),
+            Property::always(FORMER, former),
+        ]
+    }
+}
+
+fn number(name: &str, otherwise: usize) -> usize {
+    std::env::var(name)
+        .ok()
+        .and_then(|text| text.parse().ok())
+        .unwrap_or(otherwise)
+}
+
+// holds: RO-9
+#[test]
+fn in_every_order_of_events_up_to_a_depth_the_invariants_hold() {
+    let depth = number("MESHPLAN_MODEL_DEPTH", 4);
+    let checked = Engine::new(None, None)
+        .checker()
+        .threads(2)
+        .target_max_depth(depth)
+        .spawn_bfs()
+        .join();
+    println!(
+        "depth {depth}: {} states, {} of them unlike",
+        checked.state_count(),
+        checked.unique_state_count()
+    );
+    checked.assert_properties();
+}
+
+// holds: RO-9
+#[test]
+fn random_walks_far_beyond_that_depth_break_nothing() {
+    let states = number("MESHPLAN_MODEL_WALKS", 4_000);
+    let walked = Engine::new(None, None)
+        .checker()
+        .threads(2)
+        .target_max_depth(70)
+        .target_state_count(states)
+        .spawn_simulation(7, UniformChooser)
+        .join();
+    println!(
+        "{} states of random walks up to depth {}",
+        walked.state_count(),
+        walked.max_depth()
+    );
+    walked.assert_properties();
+}
+
+/// Without the guard this invariant is found broken.
+fn is_missed(guard: Guard, story: usize, invariant: &'static str) {
+    let checked = Engine::new(Some(story), Some(guard))
+        .checker()
+        .threads(2)
+        .target_max_depth(70)
+        .target_state_count(60_000)
+        .finish_when(HasDiscoveries::AnyOf(BTreeSet::from([invariant])))
+        .spawn_simulation(11, UniformChooser)
+        .join();
+    let found: Vec<&str> = checked.discoveries().into_keys().collect();
+    assert!(
+        found.contains(&invariant),
+        "without {guard:?} only {found:?} of {} states",
+        checked.state_count()
+    );
+}
+
+// holds: RO-9, SG-8
+#[test]
+fn without_new_numbers_something_is_signed_twice() {
+    is_missed(Guard::NewNumbers, 0, TWICE);
+}
+
+// holds: RO-9, DL-5
+#[test]
+fn without_asking_for_its_own_order_a_walk_is_complete_and_a_machine_is_not() {
+    is_missed(Guard::OwnOrder, 3, CONFIRMED);
+}
+
+// holds: RO-9, RO-1
+#[test]
+fn without_waiting_for_verdicts_a_walk_is_complete_and_a_machine_is_not() {
+    is_missed(Guard::Verdicts, 3, CONFIRMED);
+}
+
+// holds: RO-9, DL-14
+#[test]
+fn without_remembering_what_failed_it_goes_out_again() {
+    is_missed(Guard::Remembered, 1, AGAIN);
+}
+
+// holds: RO-9, DL-3
+#[test]
+fn without_waiting_for_the_other_delivery_a_machine_carries_two() {
+    is_missed(Guard::OneAtATime, 0, ONE);
+}
+
+// holds: RO-9, DL-7
+#[test]
+fn without_what_was_addressed_a_reached_machine_keeps_what_was_taken_back() {
+    is_missed(Guard::Addressed, 0, FORMER);
+}
+
+// holds: RO-9, RO-4
+#[test]
+fn without_a_deadline_a_walk_does_not_end() {
+    is_missed(Guard::Deadline, 0, ENDS);
+}
+
+// holds: RO-9, UC-1
+#[test]
+fn without_their_exception_machines_that_are_left_behind_are_walked() {
+    is_missed(Guard::LeftBehind, 3, BEHIND);
+}

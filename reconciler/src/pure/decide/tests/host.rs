@@ -11,6 +11,7 @@ use meshplan_schemas::ident::NodeId;
 use meshplan_schemas::lifecycle::epoch::EpochState;
 use meshplan_schemas::maintenance::{Openness, Window};
 use meshplan_schemas::report::{Cause, DeclarationState, DeclarationStatus, EpochStatus, Report};
+use semver::Version;
 
 /// What a simulated host does with an order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,6 +38,7 @@ pub(super) struct SimHost {
     pub(super) epoch_state: Option<(u64, EpochState, String)>,
     pub(super) lost_link: bool,
     pub(super) counter: u64,
+    pub(super) version: Version,
     /// Its own maintenance windows.
     pub(super) windows: Vec<Window>,
 }
@@ -52,6 +54,7 @@ impl SimHost {
             epoch_state: None,
             lost_link: false,
             counter: 0,
+            version: Version::new(0, 1, 0),
             windows: Vec::new(),
         }
     }
@@ -100,6 +103,14 @@ impl SimHost {
             return false;
         }
         self.epochs.insert(newest.epoch, newest.clone());
+        if newest
+            .min_daemon_version
+            .as_ref()
+            .is_some_and(|v| *v > self.version)
+        {
+            self.epoch_state = Some((newest.epoch, EpochState::Rejected, "needs a newer host".into()));
+            return true;
+        }
         let digest = Digest::of_value(newest).unwrap();
         let Some((number, _)) = epoch_to_run(newest, digest, id, &[]) else {
             return false;
@@ -151,7 +162,7 @@ impl SimHost {
             boot_id: "boot".into(),
             instance: "instance".into(),
             started_at: 0,
-            host_version: "0.1.0".into(),
+            host_version: self.version.to_string(),
             launcher_version: None,
             cause,
             declaration,

@@ -189,11 +189,9 @@ pub async fn run(setup: Setup, clock: Clock) -> Result<Standing, RunError> {
                 }
             }
             () = tokio::time::sleep_until(due) => {
-                if running.is_none() && shell.agent.standing().window.is_none() {
-                    if shell.clock.set_anew() {
-                        let now = shell.now();
-                        shell.agent.clock_was_set(now);
-                    }
+                if running.is_none() && shell.agent.standing().window.is_none() && shell.clock.set_anew() {
+                    let now = shell.now();
+                    shell.agent.clock_was_set(now);
                 }
                 shell.write_again()?;
                 shell.event(Event::Tick)?;

@@ -6,6 +6,7 @@ use jiff::Timestamp;
 use meshplan_schemas::fleet_list::UpdateClass;
 use meshplan_schemas::ident::NodeId;
 use meshplan_schemas::lifecycle::delivery::State;
+use meshplan_schemas::lifecycle::epoch::EpochState;
 use meshplan_schemas::report::{DeclarationState, Health, Report};
 use serde::{Deserialize, Serialize};
 
@@ -346,7 +347,7 @@ fn node(of: &ComposedNode, state: Option<&NodeState>, connected: bool) -> NodeVi
         confirmed_sequence: declaration.map_or(0, |d| d.confirmed_sequence),
         epoch: epoch.map_or_else(
             || "none yet".to_owned(),
-            |e| format!("{:?} {}", e.state, e.state_epoch).to_lowercase(),
+            |e| format!("{} {}", epoch_word(e.state), e.state_epoch),
         ),
         running_epoch: epoch.map_or(0, |e| e.running),
         troubles: report.map(troubles).unwrap_or_default(),
@@ -364,6 +365,20 @@ pub fn declaration_word(state: DeclarationState) -> &'static str {
         DeclarationState::Reverted => "reverted",
         DeclarationState::Failed => "failed",
         DeclarationState::KnownBad => "known-bad",
+    }
+}
+
+/// The word for where an epoch stands.
+#[must_use]
+pub fn epoch_word(state: EpochState) -> &'static str {
+    match state {
+        EpochState::Received => "received",
+        EpochState::Staged => "staged",
+        EpochState::AwaitingConfirm => "awaiting confirm",
+        EpochState::Applied => "applied",
+        EpochState::Rejected => "rejected",
+        EpochState::Reverted => "reverted",
+        EpochState::LeftBehind => "left behind",
     }
 }
 

@@ -20,6 +20,8 @@ use meshplan_schemas::report::{
 };
 use meshplan_schemas::resource::{Content, File, Kind};
 
+use semver::Version;
+
 use crate::pure::decide::after_secs;
 use crate::pure::decide::classes::word;
 
@@ -72,6 +74,8 @@ pub(super) struct Host {
     pub(super) probes: Probes,
     /// It fails what contains one of these.
     pub(super) breaks: Vec<String>,
+    /// Its program's.
+    pub(super) version: Version,
     work: Option<(Timestamp, Work)>,
     /// An order waits for a window that opens then.
     opens: Option<Timestamp>,
@@ -104,6 +108,7 @@ impl Host {
             linked: true,
             probes: Probes::Yes,
             breaks: Vec::new(),
+            version: env!("CARGO_PKG_VERSION").parse().unwrap_or(Version::new(0, 0, 0)),
             work: None,
             opens: None,
             confirmed: None,
@@ -352,6 +357,14 @@ impl Host {
         let Ok(digest) = Digest::of_value(newest) else {
             return false;
         };
+        // It is refused as it comes: what runs goes on running (SG-5).
+        if let Some(needed) = newest.min_daemon_version.as_ref().filter(|v| **v > self.version) {
+            let why = format!("this order needs version {needed}, this is {}", self.version);
+            let stands = |s: &EpochStatus| s.state_epoch == newest.epoch && s.reason == why;
+            let said = self.epoch.as_ref().is_some_and(stands);
+            self.epoch_is(newest.epoch, EpochState::Rejected, &why, now);
+            return !said;
+        }
         let Some((number, digest)) = epoch_to_run(newest, digest, self.id, self.roles()) else {
             return false;
         };
@@ -480,7 +493,7 @@ impl Host {
             boot_id: format!("boot {}", self.boot),
             instance: "simulated".to_owned(),
             started_at: 0,
-            host_version: env!("CARGO_PKG_VERSION").to_owned(),
+            host_version: self.version.to_string(),
             launcher_version: None,
             cause,
             declaration: self.status.clone(),

@@ -4,6 +4,8 @@
 
 use std::time::Duration;
 
+use semver::Version;
+
 use crate::pure::snapshot::Verb;
 
 use super::EXPECTED;
@@ -56,6 +58,8 @@ pub enum Does {
     Flap(Which),
     /// Machines are well again.
     Mend(Which),
+    /// Machines have another version of the host.
+    Version(Version, Which),
     /// The forge answers or does not.
     Forge(bool),
     /// The reconciler is killed and starts again, at once or later.
@@ -152,7 +156,7 @@ pub struct ScriptError {
 }
 
 const WORDS: &str = "a step is one of: fleet, merge, advance, clock, power, cut-power, link, cut-link, break, sick, flap, mend, \
-    forge, reconciler, go, go-again, hold, stop, withdraw, retry, freeze, lift, show, why";
+    version, forge, reconciler, go, go-again, hold, stop, withdraw, retry, freeze, lift, show, why";
 
 impl Script {
     /// Understands a script. Empty lines, lines that begin with `#`, and what comes after [`EXPECTED`] are no steps.
@@ -256,6 +260,13 @@ fn step(line: &str) -> Result<Does, String> {
         "sick" => which(rest).map(Does::Sick),
         "flap" => which(rest).map(Does::Flap),
         "mend" => which(rest).map(Does::Mend),
+        "version" => {
+            let (version, machines) = split(rest);
+            let version = version
+                .parse()
+                .map_err(|_| "`version 1.2.3 MACHINES`".to_owned())?;
+            Ok(Does::Version(version, which(machines)?))
+        }
         "forge" => match rest {
             "up" => Ok(Does::Forge(true)),
             "down" => Ok(Does::Forge(false)),
@@ -422,6 +433,7 @@ mod tests {
             ("show\n", "line 1: `show deliveries`"),
             ("fleet of 0 machines\n", "line 1: `fleet of N machines`"),
             ("cut-power\n", "line 1: which machines?"),
+            ("version n1\n", "line 1: `version 1.2.3 MACHINES`"),
         ] {
             let said = Script::read(text).unwrap_err().to_string();
             assert!(said.starts_with(why), "{text:?} gave {said}");

@@ -234,6 +234,7 @@ impl World {
                 host.probes = Probes::Yes;
                 host.breaks.clear();
             })?,
+            Does::Version(version, which) => self.each(which, |host| host.version = version.clone())?,
             Does::Forge(up) => self.forge.set_down(!up),
             Does::Reconciler(service) => {
                 if *service != Service::Start {

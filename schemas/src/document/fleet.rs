@@ -1,13 +1,14 @@
 //! `fleet.toml`.
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use semver::Version;
 use serde::{Deserialize, Serialize};
 use toml::Spanned;
 use toml::de::DeValue;
 
 use super::read::{At, Read, Reader, table};
 use super::scalar::{Int, Secs, SomeSecs};
-use super::texts::TreePath;
+use super::texts::{HostVersion, TreePath};
 use super::var::Vars;
 use crate::fleet_list::Author;
 use crate::ident::{FleetName, KeyId};
@@ -62,6 +63,9 @@ pub struct ConfigMgmt {
     pub left_behind_grace_secs: u32,
     /// RO-5.
     pub archives_kept: u32,
+    /// The oldest version of a host that takes an epoch (RO-4).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub min_daemon_version: Option<Version>,
 }
 
 impl ConfigMgmt {
@@ -153,6 +157,8 @@ table! {
     "release_watch_secs" release_watch_secs: Secs = Int(0),
     /// When an unpinned left-behind node follows after all.
     "left_behind_grace_secs" left_behind_grace_secs: Secs = Int(600),
+    /// The oldest version of a host that takes an epoch.
+    "min_daemon_version" min_daemon_version: Option<At<HostVersion>>,
     /// How many archived rollouts are kept.
     "archives_kept" archives_kept: Int<0, 100_000> = Int(50),
 }

@@ -35,6 +35,7 @@ read_texts!(
     Cidr,
     ComponentRepo,
     EnvName,
+    HostVersion,
     ImageRef,
     Interface,
     PackageName,
@@ -121,6 +122,12 @@ Interface,
 "an interface is named with letters, digits, `.`, `_` and `-`, at most 15 long",
 "^[A-Za-z0-9][A-Za-z0-9._-]{0,14}$",
 |t| t.len() <= 15 && begins_plain(t) && ascii(t, "._-"));
+checked_text!(
+/// The version of a host's program.
+HostVersion,
+"a version of hosts is written as `1.2.3`",
+"^[0-9]+\\.[0-9]+\\.[0-9]+(-[0-9A-Za-z.-]+)?$",
+|t| t.parse::<semver::Version>().is_ok_and(|v| v.build.is_empty()));
 checked_text!(
 /// The name of a package, as its manager writes it.
 PackageName,

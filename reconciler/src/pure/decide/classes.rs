@@ -65,11 +65,12 @@ fn counted(machines: &BTreeSet<NodeId>, of: impl Fn(NodeId) -> UpdateClass) -> B
 /// still holds back is nobody's class yet.
 fn counting(draft: &Draft<'_>) -> Option<Arc<Composed>> {
     let counts = |d: &&Delivery| match d.state {
-        State::Held => d.has_begun(),
+        // One that was never judged may be held by the next pass.
+        State::Proposed => !d.legs.is_empty(),
+        // What has begun has signed its list.
+        State::Held => d.walk.is_some(),
         State::Failed | State::Superseded | State::Withdrawn => false,
-        State::Proposed | State::Delivering | State::Delivered | State::RollingBack | State::RolledBack => {
-            true
-        }
+        State::Delivering | State::Delivered | State::RollingBack | State::RolledBack => true,
     };
     let newest = draft.deliveries.values().filter(counts).max_by_key(|d| d.order)?;
     draft.tree(&newest.commit)
@@ -308,19 +309,22 @@ pub(super) fn hold_back(
     let mut left = std::mem::take(&mut delivery.left_behind);
     // Who has it already is not behind.
     left.retain(|id, _| !draft.held_back(*id).is_empty());
+    let mut older: Vec<Delivery> = draft.deliveries.values().filter(|d| d.owes()).cloned().collect();
     for (id, entry) in &mut left {
         entry.pinned = newest.nodes.get(id).map_or(entry.pinned, |node| node.pinned);
-        let owed = owing(draft, *id);
-        if !entry.pinned && (news.contains(id) || owed.is_none()) {
+        let mut owed = older.iter_mut().filter_map(|d| d.left_behind.get_mut(id));
+        let owed = owed.find(|left| left.follows.is_some());
+        let brings = news.contains(id);
+        if !entry.pinned && (brings || owed.is_none()) {
             entry.follows = Some(follows);
         }
         // The newest that brings it something answers for it alone.
-        if let Some(mut older) = owed.filter(|_| news.contains(id)) {
-            if let Some(before) = older.left_behind.get_mut(id) {
-                before.follows = None;
-            }
-            draft.put(older);
+        if let Some(owed) = owed.filter(|_| brings) {
+            owed.follows = None;
         }
+    }
+    for older in older {
+        draft.put(older);
     }
     // Who follows to an older delivery that brought it more is that one's.
     left.retain(|_, entry| entry.pinned || entry.follows.is_some());
@@ -333,12 +337,6 @@ fn watched_until(delivery: &Delivery, now: Timestamp) -> Timestamp {
     let stages = delivery.walk.iter().flat_map(|walk| &walk.stages);
     let until = stages.filter_map(|stage| Some(after_secs(stage.ordered_at?, stage.within_secs)));
     until.max().unwrap_or(now)
-}
-
-/// The delivery that a machine which is left behind waits to follow.
-fn owing(draft: &Draft<'_>, id: NodeId) -> Option<Delivery> {
-    let owes = |d: &&Delivery| d.left_behind.get(&id).is_some_and(|left| left.follows.is_some());
-    draft.deliveries.values().find(owes).cloned()
 }
 
 /// Machines that were left behind get what was accepted, once their time has come and nothing walks: what is under way may

@@ -23,6 +23,7 @@ use plan::{gate_facts, new_walk, plan_for};
 mod away;
 mod beside;
 mod former_checks;
+mod old_hosts;
 pub(super) mod plan;
 mod removals;
 
@@ -518,9 +519,11 @@ pub(super) fn begin_on_word(
         delivery.inherited.as_ref(),
     ));
     classes::begin(delivery, &tree);
+    let old = name_old_hosts(draft, delivery, &tree);
     let mut facts = gate_facts(&tree, delivery, plan.as_ref());
     facts.extend(former_checks::facts(draft, &tree));
     facts.extend(removals::fact(draft, delivery, &tree));
+    facts.extend(old);
     facts.extend(orders::list(draft, delivery, &tree)?);
     draft.transit(
         delivery,
@@ -531,6 +534,18 @@ pub(super) fn begin_on_word(
         facts,
     )?;
     Ok(None)
+}
+
+/// Hosts that take no epoch of it are named on its walk, and in its note; the facts for that.
+fn name_old_hosts(draft: &Draft<'_>, delivery: &mut Delivery, tree: &Composed) -> Vec<(String, String)> {
+    let lines = old_hosts::named(draft, delivery, tree);
+    if let Some(walk) = delivery.walk.as_mut() {
+        walk.lines.extend(lines.iter().cloned());
+    }
+    lines
+        .into_iter()
+        .map(|line| ("Old-Host".to_owned(), line))
+        .collect()
 }
 
 fn begin(
@@ -554,6 +569,7 @@ fn begin(
         delivery.inherited.as_ref(),
     ));
     classes::begin(delivery, tree);
+    let old = name_old_hosts(draft, delivery, tree);
     let list = orders::list(draft, delivery, tree)?;
     let by = plan.map_or_else(
         || "the built-in plan".to_owned(),
@@ -562,6 +578,7 @@ fn begin(
     let mut facts = gate_facts(tree, delivery, plan);
     facts.extend(former_checks::facts(draft, tree));
     facts.extend(going);
+    facts.extend(old);
     facts.extend(list);
     draft.transit(
         delivery,

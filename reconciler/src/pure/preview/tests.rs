@@ -323,3 +323,45 @@ fn text_of_a_fleet_cannot_speak_to_a_terminal() {
     assert!(!said.contains('\u{1b}') && !said.contains('\r'), "{said}");
     assert!(said.contains("\\u{1b}[2Jkept"), "{said}");
 }
+
+// holds: DL-8, UC-1
+#[test]
+fn who_is_only_told_and_who_is_left_behind_is_said_with_the_stages() {
+    let class =
+        |files: &Files, node: &str, lines: &str| edit(files, node, "[vars]", &format!("{lines}\n[vars]"));
+    let files = generate(8, 1);
+    let files = class(&files, "n00003.toml", "update_class = \"best_effort\"");
+    let files = class(&files, "n00004.toml", "update_class = \"left_behind\"");
+    let files = class(
+        &files,
+        "n00005.toml",
+        "update_class = \"left_behind\"\npinned = true",
+    );
+    let preview = of(&files, &edit(&files, "base/files/motd", "kept", "looked after"));
+    let walk = preview.walk.clone().unwrap();
+    assert_eq!(walk.machines, 6);
+    let told: Vec<_> = walk.stages.iter().map(|s| (s.machines, s.best_effort)).collect();
+    assert_eq!(told, [(1, 0), (5, 1)]);
+    let said = text(&preview);
+    assert!(
+        said.contains("1 of them best effort: told and not awaited\n"),
+        "{said}"
+    );
+    assert!(
+        said.contains("left behind, in no stage: 2 nodes: n00004, n00005\n"),
+        "{said}"
+    );
+
+    let policy = edit(&files, "policy/base.toml", "300", "60");
+    let newer = edit(
+        &policy,
+        "fleet.toml",
+        "[vars]",
+        "[config_mgmt]\nmin_daemon_version = \"1.2.0\"\n[vars]",
+    );
+    let said = text(&of(&files, &newer));
+    assert!(
+        said.contains("needs hosts of version 1.2.0: a required machine with an older one counts as failed"),
+        "{said}"
+    );
+}

@@ -422,6 +422,12 @@ fn walk(preview: &Preview) -> Part {
         );
         blocks.push(vec![line(Style::Plain, text)]);
     }
+    if let Some(needed) = &walk.min_daemon_version {
+        let text = format!(
+            "  needs hosts of version {needed}: a required machine with an older one counts as failed"
+        );
+        blocks.push(vec![line(Style::Warn, text)]);
+    }
     if !walk.left_behind.is_empty() {
         let text = format!("  left behind, in no stage: {}", nodes(&walk.left_behind));
         blocks.push(vec![line(Style::Plain, text)]);

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use meshplan_schemas::document::plan::{Absent, Check};
 use meshplan_schemas::ident::{CommitId, NodeId, NodeName, PlanName};
+use semver::Version;
 use serde::Serialize;
 
 use crate::pure::compose::Composed;
@@ -31,6 +32,9 @@ pub struct WalkPreview {
     pub stages: Vec<StagePreview>,
     /// Enrolled machines that it reaches.
     pub machines: usize,
+    /// The oldest version of a host that takes its epochs, where there is one: a required machine below counts as failed
+    /// (RO-4).
+    pub min_daemon_version: Option<Version>,
     /// Machines that are left behind it: they follow later, or never where they are pinned (UC-1).
     pub left_behind: Vec<NodeName>,
     /// The shortest that all looks together can take, in seconds.
@@ -105,9 +109,10 @@ pub(super) fn walk(
     let looks = |stage: &StagePreview| u64::from(stage.times.saturating_sub(1)) * u64::from(stage.every_secs);
     Ok(Some(WalkPreview {
         machines: stages.iter().map(|stage| stage.machines).sum(),
-        left_behind: (left_behind.into_iter())
-            .filter_map(|id| Some(after.nodes.get(&id)?.name.clone()))
-            .collect(),
+        min_daemon_version: (legs.iter())
+            .find(|leg| leg.scope == Scope::Policy && leg.before != Some(leg.digest))
+            .and_then(|_| after.fleet.config_mgmt.min_daemon_version.clone()),
+        left_behind: names(after, &left_behind),
         at_least_secs: stages.iter().map(|s| waves(s).saturating_mul(looks(s))).sum(),
         at_most_secs: stages
             .iter()
@@ -160,20 +165,21 @@ fn as_accepted(tree: &Composed) -> Result<Snapshot, serde_json::Error> {
     })
 }
 
+fn names(tree: &Composed, ids: &BTreeSet<NodeId>) -> Vec<NodeName> {
+    let mut names: Vec<NodeName> = ids
+        .iter()
+        .filter_map(|id| Some(tree.nodes.get(id)?.name.clone()))
+        .collect();
+    names.sort();
+    names
+}
+
 fn of(tree: &Composed, stage: StageForecast) -> StagePreview {
-    let names = |ids: std::collections::BTreeSet<_>| {
-        let mut names: Vec<NodeName> = ids
-            .iter()
-            .filter_map(|id| Some(tree.nodes.get(id)?.name.clone()))
-            .collect();
-        names.sort();
-        names
-    };
     StagePreview {
         name: stage.run.name,
         machines: stage.machines,
         best_effort: stage.best_effort,
-        nodes: stage.named.map(names),
+        nodes: stage.named.map(|ids| names(tree, &ids)),
         waves: stage.waves,
         times: stage.run.times,
         every_secs: stage.run.every_secs,

@@ -36,6 +36,7 @@ pub(super) fn check(documents: &Documents, findings: &mut Vec<Finding>) -> Optio
             release_watch_secs: mgmt.release_watch_secs.0,
             left_behind_grace_secs: mgmt.left_behind_grace_secs.0,
             archives_kept: mgmt.archives_kept.0,
+            min_daemon_version: (mgmt.min_daemon_version.as_ref()).and_then(|at| at.value.0.parse().ok()),
         },
         heartbeat_secs: file.heartbeat_secs.0,
         present_secs: file.present_secs.0,

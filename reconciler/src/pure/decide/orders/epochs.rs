@@ -37,7 +37,7 @@ pub(super) fn release(
         epoch: draft.next_epoch(),
         author: draft.known.settings.author.clone(),
         targeting,
-        min_daemon_version: None,
+        min_daemon_version: tree.fleet.config_mgmt.min_daemon_version.clone(),
         confirm_secs: tree.fleet.config_mgmt.confirm_secs,
         policy: text,
         in_force: in_force.iter().map(in_force_entry).collect(),
@@ -204,6 +204,7 @@ pub(super) fn abort(draft: &mut Draft<'_>, delivery: &mut Delivery) -> Result<Ab
             epoch: draft.next_epoch(),
             author: draft.known.settings.author.clone(),
             targeting,
+            // What takes something back every host takes that took it.
             min_daemon_version: None,
             confirm_secs: timing(draft, delivery).confirm_secs,
             in_force: below.iter().map(in_force_entry).collect(),

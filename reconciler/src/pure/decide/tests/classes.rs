@@ -13,6 +13,8 @@ use super::host::Behaviour;
 use super::world::{World, node, set, tree};
 use crate::pure::compose::Composed;
 use crate::pure::decide::after_secs;
+use crate::pure::decide::classes::{At, trouble};
+use crate::pure::delivery::{Verdict, VerdictWord, Walk};
 use crate::pure::page;
 
 /// Three machines with this text of the module, and the classes of some.
@@ -60,8 +62,8 @@ fn line(world: &World, commit: &CommitId, n: &str) -> String {
         .iter()
         .flat_map(|s| &s.machines)
         .chain(&view.left_behind);
-    let of = machines.filter(|m| m.name == n).map(page::MachineView::line);
-    of.last().unwrap_or_default()
+    let mut of = machines.filter(|m| m.name == n).map(page::MachineView::line);
+    of.next_back().unwrap_or_default()
 }
 
 fn reason(world: &World, commit: &CommitId) -> String {
@@ -186,6 +188,20 @@ fn of_canaries_that_are_all_best_effort_one_that_passes_is_enough() {
         reason(&world, &commit)
     );
     assert!(line(&world, &commit, "n1").starts_with("n1 (best_effort) told: "));
+
+    // And where the others are told silent at the very moment at which it passes.
+    let mut walk = world.archive[&commit].walk.clone().unwrap();
+    walk.current = 0;
+    let silent = |walk: &mut Walk, n| {
+        walk.stages[0].machines.get_mut(&node(n)).unwrap().verdict = Some(Verdict {
+            word: VerdictWord::Silent,
+            reason: String::new(),
+        });
+    };
+    silent(&mut walk, 1);
+    assert!(trouble(&walk, At::Stage).is_none());
+    silent(&mut walk, 2);
+    assert!(trouble(&walk, At::Stage).is_some());
 }
 
 // holds: UC-1
@@ -454,6 +470,45 @@ fn a_canary_that_a_hash_chooses_is_a_required_machine_where_there_is_one() {
         assert_eq!(canaries, ["n3"], "{text}");
     }
     assert_eq!(UpdateClass::default(), Required);
+}
+
+// RO-4's last sentence.
+#[test]
+fn a_required_machine_whose_host_is_too_old_is_named_at_the_start_and_counts_as_failed() {
+    let mut world = at_rest(&[(2, BestEffort)]);
+    let old = |world: &mut World, n: u128| {
+        world.hosts.get_mut(&node(n)).unwrap().version = semver::Version::new(0, 0, 1);
+    };
+    old(&mut world, 2);
+    let newer = |text: &str| {
+        let mut tree = classed(tree(3, text, &[("web", "one")]), &[(2, BestEffort)]);
+        tree.fleet.config_mgmt.min_daemon_version = Some(semver::Version::new(0, 1, 0));
+        tree
+    };
+    world.report_all();
+    let listed = world.merge(newer("two"));
+    let lines = |world: &World, commit: &CommitId| world.archive[commit].walk.as_ref().unwrap().lines.clone();
+    let said = "n2 runs version 0.0.1 of the host and this epoch needs 0.1.0: it does not take the policy (best_effort)";
+    assert_eq!(lines(&world, &listed), [said]);
+    world.run(60);
+    assert_eq!(world.state(&listed), State::Delivered);
+    assert!(
+        line(&world, &listed, "n2").contains("failed: rejected the epoch"),
+        "{}",
+        line(&world, &listed, "n2")
+    );
+
+    old(&mut world, 3);
+    world.report_all();
+    let failed = world.merge(newer("three"));
+    assert!(lines(&world, &failed)[1].ends_with("needs 0.1.0: it counts as failed"));
+    world.run(60);
+    let codes = world.codes(&failed);
+    assert!(
+        codes.contains(&"rolling-back (stage-failed)".to_owned()),
+        "{codes:?}"
+    );
+    assert!(world.policy(1).unwrap().contains("two"));
 }
 
 proptest! {

@@ -13,6 +13,7 @@ use meshplan_schemas::maintenance::{Openness, Window};
 use meshplan_schemas::report::{
     Cause, DeclarationState, DeclarationStatus, EpochStatus, Report, RollbackVerdict,
 };
+use semver::Version;
 
 /// What a simulated host does with an order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,6 +42,7 @@ pub(super) struct SimHost {
     pub(super) counter: u64,
     /// What went back, and from what.
     pub(super) rollbacks: Vec<(ModuleName, Digest)>,
+    pub(super) version: Version,
     /// Its own maintenance windows.
     pub(super) windows: Vec<Window>,
 }
@@ -57,6 +59,7 @@ impl SimHost {
             lost_link: false,
             counter: 0,
             rollbacks: Vec::new(),
+            version: Version::new(0, 1, 0),
             windows: Vec::new(),
         }
     }
@@ -118,6 +121,14 @@ impl SimHost {
             return false;
         }
         self.epochs.insert(newest.epoch, newest.clone());
+        if newest
+            .min_daemon_version
+            .as_ref()
+            .is_some_and(|v| *v > self.version)
+        {
+            self.epoch_state = Some((newest.epoch, EpochState::Rejected, "needs a newer host".into()));
+            return true;
+        }
         let digest = Digest::of_value(newest).unwrap();
         let Some((number, _)) = epoch_to_run(newest, digest, id, &[]) else {
             return false;
@@ -169,7 +180,7 @@ impl SimHost {
             boot_id: "boot".into(),
             instance: "instance".into(),
             started_at: 0,
-            host_version: "0.1.0".into(),
+            host_version: self.version.to_string(),
             launcher_version: None,
             cause,
             declaration,

@@ -302,6 +302,23 @@ pub(super) async fn a_delivery_that_is_not_back_everywhere_is_in_the_snapshot_un
     store.commit(&put, &Signed::default(), None, &[]).await.unwrap();
     assert!(!store.anything_open().await.unwrap());
     assert_eq!(store.snapshot().await.unwrap().deliveries.len(), 1);
+
+    // The same for one that machines which were left behind follow later (UC-1).
+    let left = serde_json::json!({
+        "name": "ace", "pinned": false, "follows": { "at": "2026-11-30T08:00:00Z", "after_secs": 600 },
+    });
+    let mut followed = delivery(1, State::Delivered);
+    let left = serde_json::from_value(left).unwrap();
+    followed.left_behind.insert(node(1), left);
+    put.deliveries = vec![followed.clone()];
+    store.commit(&put, &Signed::default(), None, &[]).await.unwrap();
+    assert!(store.anything_open().await.unwrap());
+    let seen = store.snapshot().await.unwrap().deliveries;
+    assert_eq!(seen[&commit(1)].left_behind, followed.left_behind);
+    followed.left_behind.clear();
+    put.deliveries = vec![followed];
+    store.commit(&put, &Signed::default(), None, &[]).await.unwrap();
+    assert!(!store.anything_open().await.unwrap());
 }
 
 // holds: LK-3

@@ -12,6 +12,7 @@ pub mod diff;
 pub mod enrol;
 pub mod example;
 pub mod freshness;
+mod guard;
 pub mod hearing;
 pub mod import;
 pub mod journal;

@@ -95,6 +95,8 @@ pub struct ComposedNode {
     pub update_class: UpdateClass,
     /// UC-1.
     pub pinned: bool,
+    /// Its own `[vars]`, as text.
+    pub vars: BTreeMap<String, String>,
     /// Whether the record carries keys; without them the node is invited (DL-6).
     pub enrolled: bool,
 }
@@ -158,6 +160,9 @@ fn node(record: &Record, modules: BTreeMap<ModuleName, Made>, left_out: Vec<Left
         take: file.take.iter().map(|m| m.value.clone()).collect(),
         update_class: file.update_class,
         pinned: file.pinned.value,
+        vars: (file.vars.0.iter())
+            .map(|(name, at)| (name.clone(), at.value.to_string()))
+            .collect(),
         enrolled: file.transport_key.is_some() && file.signing_key.is_some(),
     }
 }

@@ -12,7 +12,6 @@
 //! | [`classes`] | whom a walk waits for, whose trouble counts, who follows later |
 //! | [`orders`] | the orders of a stage, a release, a roll-back |
 //! | [`freeze`] | that no new delivery of the fleet begins |
-//! | [`guard`] | the rules that a model takes away to see them missed |
 //! | [`people`] | what a person's word does |
 //! | [`draft`] | the act while it is made: numbers, assignments, transitions |
 //! | [`forecast`] | what a walk would take, before there is one |
@@ -39,7 +38,6 @@ pub mod classes;
 pub mod draft;
 pub mod forecast;
 pub mod freeze;
-pub(super) mod guard;
 pub mod look;
 pub mod orders;
 pub mod people;

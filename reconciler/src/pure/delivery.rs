@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::Timestamp;
 use meshplan_schemas::declaration::LeftOut;
 use meshplan_schemas::digest::Digest;
-use meshplan_schemas::document::plan::{Amount, Select};
+use meshplan_schemas::document::plan::{Amount, Budget, Select};
 use meshplan_schemas::epoch::Targeting;
 use meshplan_schemas::fleet_list::UpdateClass;
 use meshplan_schemas::ident::{CommitId, DeliveryName, NodeId, NodeName, PlanName};
@@ -275,6 +275,18 @@ pub struct StageRun {
     pub silent: OnTrouble,
     /// How many may fail or be silent.
     pub tolerate: Amount,
+    /// How many machines may be unavailable at once (DL-17).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub budget: Vec<Budget>,
+    /// The two ends of one link are not disturbed together (DL-17).
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub spread_links: bool,
+    /// A person said go in spite of machines that are down.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub over_budget: bool,
+    /// Its budgets let nobody begin: since when, and why.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waits: Option<(Timestamp, String)>,
     /// Once it has started: how an order addresses its machines without listing them, where it does: a wave, or a stage
     /// of very many (DL-6, RO-2).
     #[serde(default)]

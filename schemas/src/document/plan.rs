@@ -144,6 +144,21 @@ pub struct StageDoc {
     pub batch: Option<Amount>,
     /// `sent`: told, and on.
     pub wait: Wait,
+    /// How many may be unavailable at once (DL-17).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub budget: Vec<Budget>,
+    /// The two ends of one link are not disturbed together (DL-17).
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub spread_links: bool,
+}
+
+/// A bound on how many machines are unavailable at once, of those with one value of a variable (DL-17).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Budget {
+    /// The key of `[vars]`.
+    pub var: String,
+    /// How many; of a share rounded down at least one.
+    pub max_unavailable: Amount,
 }
 
 /// Which machines of those that the delivery changes.

@@ -24,6 +24,16 @@ pub enum Var {
     List(Vec<Var>),
 }
 
+impl std::fmt::Display for Var {
+    /// As a person would say it: texts without quotes.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Text(text) => f.write_str(text),
+            other => f.write_str(&serde_json::to_string(other).map_err(|_| std::fmt::Error)?),
+        }
+    }
+}
+
 impl Read for Var {
     fn read(value: &Spanned<DeValue<'_>>, reader: &mut Reader<'_>) -> Option<Self> {
         match value.get_ref() {

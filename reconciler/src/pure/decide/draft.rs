@@ -8,11 +8,11 @@ use meshplan_schemas::digest::{Digest, canonical};
 use meshplan_schemas::ident::{CommitId, ModuleName, NodeId};
 use meshplan_schemas::lifecycle::delivery::{Code, State};
 
-use super::guard::{Guard, stands};
 use super::{DecideError, Known, Tree};
 use crate::pure::act::{Act, Look};
 use crate::pure::compose::Composed;
 use crate::pure::delivery::{Delivery, Transition};
+use crate::pure::guard::{Guard, stands};
 use crate::pure::scope::Scope;
 use crate::pure::snapshot::{Assignment, ContentRef, Counters, Freeze, HeldBack, StandingEpoch};
 

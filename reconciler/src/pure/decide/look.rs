@@ -4,8 +4,8 @@ use jiff::Timestamp;
 use meshplan_schemas::lifecycle::epoch::EpochState;
 use meshplan_schemas::report::{Cause, DeclarationState, Health, Outcome, Report, is_without_blame};
 
-use super::guard::{Guard, stands};
 use crate::pure::delivery::MachineRun;
+use crate::pure::guard::{Guard, stands};
 
 /// What a report says. "Cannot tell" is not "no".
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -11,11 +11,11 @@ use meshplan_schemas::merkle;
 
 use super::DecideError;
 use super::draft::Draft;
-use super::guard::{Guard, stands};
 use crate::pure::act::Order;
 use crate::pure::compose::Composed;
 use crate::pure::delivery::{Delivery, Leg, NodeChange, Reached};
 use crate::pure::diff::{PolicyOnNode, policy_on_nodes};
+use crate::pure::guard::{Guard, stands};
 use crate::pure::journal::HEAD;
 use crate::pure::scope::Scope;
 use crate::pure::snapshot::{ContentRef, StandingEpoch};

@@ -131,6 +131,7 @@ fn force(delivery: &mut Delivery, now: Timestamp) {
         return;
     };
     stage.named_only = false;
+    stage.over_budget |= stage.waits.take().is_some();
     let renewed = super::after_secs(now, stage.within_secs);
     match &mut walk.step {
         Step::Looking { deadline } | Step::Regard { deadline } => *deadline = renewed,

@@ -3,6 +3,7 @@
 mod answers;
 mod apart;
 mod beside;
+mod budget;
 mod classes;
 mod freeze;
 mod guards;

@@ -4,20 +4,22 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
+use meshplan_schemas::document::plan::Amount;
 use meshplan_schemas::fleet_list::UpdateClass;
 use meshplan_schemas::ident::{CommitId, NodeId};
 use meshplan_schemas::lifecycle::delivery::{Code, State};
 
 use super::classes::{self, At};
 use super::draft::Draft;
-use super::guard::{Guard, stands};
 use super::look::{self, Seen};
 use super::{DecideError, Tree, after_secs, orders, windows};
 use crate::pure::compose::Composed;
 use crate::pure::delivery::{Delivery, MachineRun, StageRun, Step, Verdict, VerdictWord};
+use crate::pure::guard::{Guard, stands};
 use crate::pure::snapshot::ContentRef;
 pub(super) use back::roll_back;
 use back::{come_back, serve_outstanding};
+use budget::Bounded;
 use selection::{Selection, as_number, candidates, select};
 pub(super) use story::story;
 pub use story::{follows, in_words, not_confirmed, standing, summary, word};
@@ -25,6 +27,7 @@ use trouble::answer;
 
 mod apart;
 mod back;
+mod budget;
 pub(super) mod selection;
 mod story;
 mod trouble;
@@ -143,10 +146,22 @@ fn open(draft: &mut Draft<'_>, delivery: &mut Delivery, tree: &Arc<Composed>) ->
         draft.due(opens);
         return Ok(false);
     }
+    let selected = machines.len();
+    let Bounded { machines, why } = budget::bound(draft, delivery, tree, &walk.stages[current], machines);
+    if let Some(why) = why {
+        return wait_for_budget(draft, delivery, why).map(|()| false);
+    }
+    let Some(walk) = delivery.walk.as_ref() else {
+        return Ok(false);
+    };
+    // What the budgets do not let begin now follows, like a wave, in a stage of the same name.
+    let cut = machines.len() < selected;
+    let group = group.filter(|_| !cut);
     let left: BTreeSet<NodeId> = candidates.difference(&machines).copied().collect();
     let batched =
         walk.stages[current].batch.is_some() && walk.stages[current].select.rest && !left.is_empty();
-    let last = current + 1 == walk.stages.len() && !batched;
+    let followed = batched || cut;
+    let last = current + 1 == walk.stages.len() && !followed;
 
     if let Some(walk) = delivery.walk.as_mut() {
         walk.lines.extend(line);
@@ -159,8 +174,11 @@ fn open(draft: &mut Draft<'_>, delivery: &mut Delivery, tree: &Arc<Composed>) ->
             walk.current += 1;
             return Ok(true);
         }
-        if batched {
+        if followed {
             let mut rest = walk.stages[current].clone();
+            if let Some(count) = &mut rest.select.count {
+                *count = as_number(Amount::Percent(100), selected - machines.len());
+            }
             // A share is one of all that the stage began with, not of what each wave leaves.
             rest.batch = rest.batch.map(|batch| as_number(batch, candidates.len()));
             rest.group = None;
@@ -247,6 +265,29 @@ fn look_at_stage(
         }
     }
     Ok(true)
+}
+
+/// The budgets of the stage in hand let nobody begin: it waits as long as a machine of it might, then a person decides.
+fn wait_for_budget(draft: &mut Draft<'_>, delivery: &mut Delivery, why: String) -> Result<(), DecideError> {
+    let now = draft.now();
+    let Some(stage) = delivery
+        .walk
+        .as_mut()
+        .and_then(|walk| walk.stages.get_mut(walk.current))
+    else {
+        return Ok(());
+    };
+    let since = stage.waits.as_ref().map_or(now, |(since, _)| *since);
+    let (name, within) = (stage.name.clone(), stage.within_secs);
+    stage.waits = Some((since, why.clone()));
+    let deadline = draft.anchored(after_secs(since, within), within);
+    if now < deadline {
+        draft.due(deadline);
+        return Ok(());
+    }
+    let reason = format!("the budget of the stage {name} lets nobody begin: {why}");
+    let facts = story(delivery);
+    draft.transit(delivery, State::Held, Code::NoMachine, RECONCILER, reason, facts)
 }
 
 /// Looks at every machine of the stages so far that has no verdict.

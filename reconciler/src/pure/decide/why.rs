@@ -158,6 +158,11 @@ fn delivering(delivery: &Delivery, why: &mut Why, stop: Option<String>) {
             why.waits_for = format!("a fresh look at all that passed before {} opens", why.next);
             why.deadline = Some(deadline);
         }
+        Step::Open if let Some((_, budget)) = &stage.waits => {
+            why.waits_for = format!("the budget of the stage {}: {budget}", stage.name);
+            why.next =
+                "it begins as they come back; at the end of its time it is held for a person".to_owned();
+        }
         Step::Open if let Some(opens) = windows::stage_waits(walk, why.as_of) => {
             why.waits_for = format!("the window of the plan, then {} opens", stage.name);
             why.deadline = Some(opens);

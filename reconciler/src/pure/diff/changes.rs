@@ -11,8 +11,8 @@ use meshplan_schemas::fleet_list::UpdateClass;
 use meshplan_schemas::ident::NodeId;
 
 use crate::pure::compose::ComposedNode;
-use crate::pure::decide::guard::{Guard, stands};
 use crate::pure::delivery::NodeChange;
+use crate::pure::guard::{Guard, stands};
 use crate::pure::scope::Scope;
 use crate::pure::snapshot::{ContentRef, Snapshot};
 

@@ -96,14 +96,6 @@ fn plan(file: &PlanFile, say: &mut impl FnMut(&Range<usize>, &str)) {
     if file.confirm.value != ConfirmBy::Session {
         say(&file.confirm.span, "`confirm` other than \"session\" is");
     }
-    for At { value: stage, .. } in &file.stages {
-        if let Some(at) = stage.budget.first() {
-            say(&at.span, "`budget` is");
-        }
-        if stage.spread_links.value {
-            say(&stage.spread_links.span, "`spread_links` is");
-        }
-    }
 }
 
 fn module(file: &ModuleFile, say: &mut impl FnMut(&Range<usize>, &str)) {

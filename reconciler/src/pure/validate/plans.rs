@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use meshplan_schemas::document::plan::{
-    Amount, Covers, Healthy, MaxRemovals, PlanDoc, PlanFile, Select, StageDoc, StageFile, Trouble, Wait,
+    Amount, Budget, Covers, Healthy, MaxRemovals, PlanDoc, PlanFile, Select, StageDoc, StageFile, Trouble,
+    Wait,
 };
 use meshplan_schemas::document::read::At;
 use meshplan_schemas::document::scalar::Int;
@@ -300,6 +301,13 @@ fn resolved(name: &PlanName, source: &Source, file: &PlanFile, fleet: &FleetDoc)
         tolerate: stage.tolerate,
         batch: stage.batch.as_ref().map(|b| b.value),
         wait: stage.wait.value,
+        budget: (stage.budget.iter())
+            .map(|At { value: budget, .. }| Budget {
+                var: budget.per.value.0.0.clone(),
+                max_unavailable: budget.max_unavailable.value,
+            })
+            .collect(),
+        spread_links: stage.spread_links.value,
     };
     PlanDoc {
         name: name.clone(),

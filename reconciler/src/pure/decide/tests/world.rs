@@ -112,6 +112,7 @@ pub(super) fn tree(nodes: u128, policy: &str, modules: &[(&str, &str)]) -> Compo
                 take: Vec::new(),
                 update_class: UpdateClass::Required,
                 pinned: false,
+                vars: BTreeMap::new(),
                 enrolled: true,
             };
             (node.id, Arc::new(node))
@@ -172,6 +173,8 @@ pub(super) fn plan() -> PlanDoc {
         tolerate: Amount::Number(0),
         batch: None,
         wait: Wait::Passed,
+        budget: vec![],
+        spread_links: false,
     };
     PlanDoc {
         window: None,

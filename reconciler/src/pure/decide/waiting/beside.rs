@@ -10,9 +10,9 @@ use meshplan_schemas::ident::{CommitId, NodeId};
 use meshplan_schemas::lifecycle::delivery::State;
 
 use crate::pure::decide::draft::Draft;
-use crate::pure::decide::guard::{Guard, stands};
 use crate::pure::decide::walk;
 use crate::pure::delivery::{Delivery, Leg};
+use crate::pure::guard::{Guard, stands};
 use crate::pure::scope::Scope;
 
 /// The deliveries that have begun and are not over.

@@ -84,6 +84,10 @@ pub(in crate::pure::decide) fn new_walk(
                 failed: trouble(stage.failed),
                 silent: trouble(stage.silent),
                 tolerate: stage.tolerate,
+                budget: stage.budget,
+                spread_links: stage.spread_links,
+                over_budget: false,
+                waits: None,
                 group: None,
                 machines: BTreeMap::new(),
                 ordered_at: None,
@@ -149,6 +153,8 @@ fn built_in_stages() -> Vec<StageDoc> {
         tolerate: Amount::Number(0),
         batch: None,
         wait: Wait::Passed,
+        budget: Vec::new(),
+        spread_links: false,
     };
     vec![
         stage("canary", Some(Amount::Number(1)), false),

@@ -11,8 +11,8 @@ use super::{changed, ordered};
 use crate::pure::compose::Composed;
 use crate::pure::decide::classes;
 use crate::pure::decide::draft::Draft;
-use crate::pure::decide::guard::{Guard, stands};
 use crate::pure::delivery::{Delivery, StageRun, Walk};
+use crate::pure::guard::{Guard, stands};
 
 /// The machines that a stage may select: changed, heard from once, in no stage before, awaited at all.
 pub(super) fn candidates(draft: &Draft<'_>, delivery: &Delivery, walk: &Walk) -> BTreeSet<NodeId> {
@@ -170,6 +170,11 @@ fn new_salt(commit: &CommitId, lifelines: &BTreeSet<NodeId>, from: &BTreeSet<Nod
         }
     }
     best.map_or_else(|| commit.to_string(), |(_, salt)| salt)
+}
+
+/// Machines in the order of their hash.
+pub(super) fn in_order(salt: &str, from: &BTreeSet<NodeId>) -> impl Iterator<Item = NodeId> {
+    placed(salt, from).into_iter().map(|(_, id)| id)
 }
 
 fn placed(salt: &str, from: &BTreeSet<NodeId>) -> Vec<(u64, NodeId)> {

@@ -9,8 +9,8 @@ use super::{RECONCILER, apart, roll_back, story};
 use crate::pure::decide::DecideError;
 use crate::pure::decide::classes::Trouble;
 use crate::pure::decide::draft::Draft;
-use crate::pure::decide::guard::{Guard, stands};
 use crate::pure::delivery::{AbortCause, Delivery, Leg, OnTrouble, VerdictWord};
+use crate::pure::guard::{Guard, stands};
 use crate::pure::scope::Scope;
 use crate::pure::snapshot::KnownBad;
 

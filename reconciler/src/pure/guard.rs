@@ -37,7 +37,7 @@ pub(in crate::pure) fn stands(guard: Guard) -> bool {
 }
 
 #[cfg(test)]
-pub(super) mod removed {
+pub(in crate::pure) mod removed {
     use std::cell::Cell;
 
     use super::Guard;
@@ -47,7 +47,7 @@ pub(super) mod removed {
     }
 
     /// Runs `act` without the rule.
-    pub(in crate::pure::decide) fn without<T>(guard: Option<Guard>, act: impl FnOnce() -> T) -> T {
+    pub(in crate::pure) fn without<T>(guard: Option<Guard>, act: impl FnOnce() -> T) -> T {
         let before = REMOVED.replace(guard);
         let done = act();
         REMOVED.set(before);

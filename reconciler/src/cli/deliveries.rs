@@ -200,14 +200,14 @@ async fn say(
 }
 
 /// Who speaks, for the record: the login name of this machine's user.
-fn actor() -> String {
+pub(super) fn actor() -> String {
     std::env::var("SUDO_USER")
         .or_else(|_| std::env::var("USER"))
         .unwrap_or_else(|_| "operator".to_owned())
 }
 
 /// A word of a person as one path segment.
-fn encoded(text: &str) -> String {
+pub(super) fn encoded(text: &str) -> String {
     url::form_urlencoded::byte_serialize(text.as_bytes())
         .collect::<String>()
         .replace('+', "%20")

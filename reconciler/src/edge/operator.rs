@@ -13,6 +13,7 @@ use axum::routing::{get, post};
 use axum::{Json, Router, middleware};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
+use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use super::activation::Waker;
@@ -20,6 +21,7 @@ use super::admission::{AdmissionError, Admissions, NewInvite};
 use super::clock::Clock;
 use super::health::Health;
 use super::mesh::Mesh;
+use super::rollout_api;
 use super::status_page;
 use super::store::people::FindError;
 use super::store::{Store, StoreError};
@@ -52,6 +54,8 @@ pub struct Counter {
     pub fleet: String,
     /// The branch whose merges are orders.
     pub branch: String,
+    /// Ends what would be followed for ever.
+    pub stop: CancellationToken,
 }
 
 /// What a person says with a word.
@@ -67,7 +71,7 @@ pub struct Said {
 
 /// An answer that is no: whose fault, and a sentence.
 #[derive(Debug)]
-struct No(StatusCode, String);
+pub(super) struct No(pub(super) StatusCode, pub(super) String);
 
 impl IntoResponse for No {
     fn into_response(self) -> Response {
@@ -113,6 +117,7 @@ pub fn reads(counter: Counter) -> Router {
         .route("/api/deliveries/{which}", get(delivery))
         .route("/api/deliveries/{which}/why", get(explain))
         .route("/api/why/{which}", get(explain_any))
+        .merge(rollout_api::reads())
         .with_state(counter)
 }
 
@@ -122,6 +127,7 @@ pub fn words(counter: Counter) -> Router {
         .route("/api/deliveries/{which}/{verb}", post(word))
         .route("/api/invites", post(invite))
         .route("/api/admissions/{name}", post(admit))
+        .merge(rollout_api::words())
         .with_state(counter)
 }
 
@@ -255,7 +261,7 @@ async fn word(
     let verb: Verb = serde_json::from_value(json!(verb)).map_err(|_| {
         No(
             StatusCode::NOT_FOUND,
-            format!("`{verb}` is no word; words are go, go-again, hold, stop, withdraw, retry"),
+            format!("`{verb}` is no word; words are go, go-again, hold, stop, withdraw, abort, retry"),
         )
     })?;
     let Json(said) = said.unwrap_or_default();
@@ -267,8 +273,14 @@ async fn word(
         verb,
         commit: delivery.commit,
         why: said.why,
+        start: None,
     };
-    counter.store.add_request(&request).await?;
+    ask(&counter, &request).await
+}
+
+/// Takes a word down, wakes the pass, and waits for what it answers.
+pub(super) async fn ask(counter: &Counter, request: &Word) -> Result<Response, No> {
+    counter.store.add_request(request).await?;
     counter.waker.wake();
     let within = std::time::Duration::from_secs(ANSWER_SECS);
     let answer = counter.store.wait_answer(&request.id, within).await?;

@@ -8,12 +8,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::Timestamp;
 use meshplan_schemas::declaration::LeftOut;
 use meshplan_schemas::digest::Digest;
+use meshplan_schemas::document::fleet::ConfigMgmt;
 use meshplan_schemas::document::plan::{Amount, Select};
 use meshplan_schemas::ident::{CommitId, DeliveryName, NodeId, NodeName, PlanName};
 use meshplan_schemas::lifecycle::delivery::{Code, InvalidTransition, State, check};
 use meshplan_schemas::maintenance::Window;
 use serde::{Deserialize, Serialize};
 
+use super::rollout::words::Overrides;
 use super::scope::Scope;
 
 /// A delivery as it is stored.
@@ -70,6 +72,9 @@ pub struct Delivery {
     /// What a walk whose place it took had put on machines: its own walk answers for that too.
     #[serde(default)]
     pub inherited: Option<Inherited>,
+    /// What a person said is other for its rollout alone (RO-6).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub overrides: Option<Overrides>,
 }
 
 /// What a walk left on machines when a newer delivery took its place.
@@ -362,6 +367,13 @@ impl Delivery {
         self.transitions += 1;
         (self.state, self.code, self.since, self.reason) = (to, code, now, reason);
         Ok(transition)
+    }
+
+    /// The fleet's times, with what a person said is other for this one.
+    #[must_use]
+    pub fn config_mgmt(&self, fleet: &ConfigMgmt) -> ConfigMgmt {
+        let overrides = self.overrides.as_ref();
+        overrides.map_or_else(|| fleet.clone(), |o| o.over(fleet))
     }
 
     /// Whether it was taken back and machines that it had reached do not have the former content yet (DL-2).

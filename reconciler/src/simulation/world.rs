@@ -15,7 +15,7 @@ use meshplan_schemas::declaration::Declaration;
 use meshplan_schemas::digest::Digest;
 use meshplan_schemas::envelope::{Envelope, SoftSigner};
 use meshplan_schemas::epoch::Epoch;
-use meshplan_schemas::ident::{FleetName, KeyId, NodeId};
+use meshplan_schemas::ident::{CommitId, FleetName, KeyId, NodeId};
 use meshplan_schemas::report::Cause;
 use tempfile::TempDir;
 use tokio::task::JoinHandle;
@@ -23,12 +23,14 @@ use tokio::task::JoinHandle;
 use super::fleet::{AUTHOR_SEED, enrolled, made_up};
 use super::forge::{BRANCH, Files, Forge, REPO, Repo, source_tree};
 use super::host::{Host, Probes};
+use super::rollout;
 use super::script::{Does, FleetOf, Service, Step, Which};
 use super::show;
 use crate::edge::activation::Waker;
 use crate::edge::clock::Clock;
 use crate::edge::health::Health;
 use crate::edge::mesh::Links;
+use crate::edge::rollouts::PutAway;
 use crate::edge::store::reports::ReportWriter;
 use crate::edge::store::{Store, StoreError};
 use crate::edge::worktree;
@@ -36,7 +38,8 @@ use crate::pass::{Engine, Signers};
 use crate::pure::compose::compose_tree;
 use crate::pure::decide::{Contents, Settings};
 use crate::pure::hearing::Hearing;
-use crate::pure::snapshot::Request;
+use crate::pure::rollout::words::Overrides;
+use crate::pure::snapshot::{Request, Verb};
 
 /// When every rehearsal begins: a Monday morning.
 const BEGINS: &str = "2026-11-30T08:00:00Z";
@@ -243,30 +246,44 @@ impl World {
             Does::Say { verb, delivery, why } => {
                 let commit = self.forge.numbered(*delivery);
                 let commit = commit.ok_or_else(|| Trouble::Step(format!("there is no commit {delivery}")))?;
-                self.requests += 1;
-                let id = format!("request {}", self.requests);
-                let request = Request {
-                    id: id.clone(),
-                    at: self.now(),
-                    actor: "dana".to_owned(),
-                    verb: *verb,
-                    commit: commit.id,
-                    why: why.clone(),
-                };
-                self.store()?.add_request(&request).await?;
-                self.wake();
-                self.settle(&mut said).await?;
-                let answer = self.store()?.answer(&id).await?;
-                said.push(format!(
-                    "answer: {}",
-                    answer.unwrap_or_else(|| "nobody answers".to_owned())
-                ));
-                return Ok(said);
+                return self.ask(*verb, commit.id, why, None).await;
             }
+            Does::Rollout(order) => return rollout::order(self, order).await,
             Does::Show(what) => return show::show(self, what).await,
             Does::Why(which) => return show::why(self, which).await,
         }
         self.settle(&mut said).await?;
+        Ok(said)
+    }
+
+    /// A person asks, and waits for the answer.
+    pub(super) async fn ask(
+        &mut self,
+        verb: Verb,
+        commit: CommitId,
+        why: &str,
+        start: Option<Overrides>,
+    ) -> Result<Vec<String>, Trouble> {
+        let mut said = Vec::new();
+        self.requests += 1;
+        let id = format!("request {}", self.requests);
+        let request = Request {
+            id: id.clone(),
+            at: self.now(),
+            actor: "dana".to_owned(),
+            verb,
+            commit,
+            why: why.to_owned(),
+            start,
+        };
+        self.store()?.add_request(&request).await?;
+        self.wake();
+        self.settle(&mut said).await?;
+        let answer = self.store()?.answer(&id).await?;
+        said.push(format!(
+            "answer: {}",
+            answer.unwrap_or_else(|| "nobody answers".to_owned())
+        ));
         Ok(said)
     }
 
@@ -330,6 +347,7 @@ impl World {
             read_at: None,
             read_modules: 0,
             hearing: Hearing::from(self.clock.moment()),
+            put_away: PutAway::default(),
         });
         // Every host comes up again, and is sent what it lacks.
         self.links.said().published = true;

@@ -4,6 +4,7 @@ mod answers;
 mod guards;
 mod host;
 mod proven;
+mod rollouts;
 mod sizes;
 mod stories;
 mod traps;

@@ -14,6 +14,7 @@ use crate::pure::compose::Composed;
 use crate::pure::compose::former::Former;
 use crate::pure::delivery::{Delivery, Inherited, Transition};
 use crate::pure::diff::{self, Beside, Diff};
+use crate::pure::rollout::words;
 use crate::pure::scope::Scope;
 
 use plan::{gate_facts, new_walk, plan_for};
@@ -63,6 +64,7 @@ pub(super) fn announce(draft: &mut Draft<'_>) -> Result<(), DecideError> {
             allows_removals: new.allows_removals.clone(),
             person_hold: false,
             inherited: None,
+            overrides: None,
         };
         let facts = vec![
             ("Delivery".to_owned(), delivery.name.to_string()),
@@ -469,26 +471,30 @@ pub(super) fn begin_on_word(
     delivery: &mut Delivery,
     actor: &str,
     why: &str,
-) -> Result<Option<&'static str>, DecideError> {
+) -> Result<Option<String>, DecideError> {
     let Some(tree) = draft.tree(&delivery.commit) else {
-        return Ok(Some("its tree cannot be read now"));
+        return Ok(Some("its tree cannot be read now".to_owned()));
     };
     let previous = delivery.previous.as_ref().and_then(|c| draft.tree(c));
     let diff = differ(draft, &tree, previous.as_deref(), delivery)?;
     if diff.unread {
         return Ok(Some(
-            "the commit in which a module was accepted cannot be read now",
+            "the commit in which a module was accepted cannot be read now".to_owned(),
         ));
     }
     if !diff.known_bad.is_empty() {
-        return Ok(Some("its content failed before: `go --again` tries it once more"));
+        return Ok(Some(
+            "its content failed before: `go --again` tries it once more".to_owned(),
+        ));
     }
     take(delivery, &diff);
     if delivery.legs.is_empty() {
-        return Ok(Some("there is nothing left to deliver of it"));
+        return Ok(Some("there is nothing left to deliver of it".to_owned()));
     }
     if in_the_way(draft, delivery).is_some() {
-        return Ok(Some("another walk is under way: `deliveries list` shows it"));
+        return Ok(Some(
+            "another walk is under way: `deliveries list` shows it".to_owned(),
+        ));
     }
     // Before the first report intervals are over nobody can be told to be away.
     let may_judge = draft.may_judge(tree.fleet.heartbeat_secs);
@@ -504,13 +510,25 @@ pub(super) fn begin_on_word(
         Code::Window => Vec::new(),
         _ => windows::of_plans(&bounds(draft, delivery, plan.as_ref())),
     };
-    delivery.walk = Some(new_walk(
+    let mut walk = new_walk(
         &tree,
         plan.as_ref(),
         windows,
         excused,
         delivery.inherited.as_ref(),
-    ));
+    );
+    if let Some(overrides) = &delivery.overrides {
+        if !words::changes_policy(delivery) {
+            return Ok(Some(
+                "it changes no policy, so there is no rollout of it to start".to_owned(),
+            ));
+        }
+        if let Some(fault) = overrides.fault(&tree, &walk) {
+            return Ok(Some(fault));
+        }
+        overrides.enter(&mut walk, &tree.fleet.config_mgmt);
+    }
+    delivery.walk = Some(walk);
     let mut facts = gate_facts(&tree, delivery, plan.as_ref());
     facts.extend(former_checks::facts(draft, &tree));
     facts.extend(removals::fact(draft, delivery, &tree));

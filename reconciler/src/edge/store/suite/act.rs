@@ -31,6 +31,7 @@ fn request(id: &str, n: u8) -> Request {
         verb: Verb::Go,
         commit: commit(n),
         why: "looks good".into(),
+        start: None,
     }
 }
 

@@ -64,6 +64,7 @@ pub(super) fn delivery(n: u8, state: State) -> Delivery {
         plan: None,
         person_hold: false,
         inherited: None,
+        overrides: None,
     }
 }
 

@@ -28,8 +28,8 @@ pub(super) fn release(
     } else {
         standing_before(draft, delivery)
     };
-    let watch = (phase == Phase::Release)
-        .then(|| draft.now().as_second() + i64::from(tree.fleet.config_mgmt.watch_secs()));
+    let mgmt = delivery.config_mgmt(&tree.fleet.config_mgmt);
+    let watch = (phase == Phase::Release).then(|| draft.now().as_second() + i64::from(mgmt.watch_secs()));
     let epoch = Epoch {
         schema: SCHEMA,
         fleet: draft.known.settings.fleet.clone(),
@@ -40,7 +40,7 @@ pub(super) fn release(
         author: draft.known.settings.author.clone(),
         targeting,
         min_daemon_version: None,
-        confirm_secs: tree.fleet.config_mgmt.confirm_secs,
+        confirm_secs: mgmt.confirm_secs,
         policy: text,
         in_force: in_force.iter().map(in_force_entry).collect(),
         watch_until: watch,

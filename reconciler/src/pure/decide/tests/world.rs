@@ -28,6 +28,7 @@ use crate::pure::compose::{Composed, ComposedNode};
 use crate::pure::decide::{Contents, Known, NewCommit, Settings, Tree, decide};
 use crate::pure::delivery::{Delivery, Transition};
 use crate::pure::diff::proven;
+use crate::pure::events::{self, Event};
 use crate::pure::snapshot::{HeadRef, Request, Snapshot, Verb};
 
 pub(super) struct World {
@@ -39,6 +40,7 @@ pub(super) struct World {
     pub(super) serving_since: Timestamp,
     pub(super) hosts: BTreeMap<NodeId, SimHost>,
     pub(super) transitions: Vec<Transition>,
+    pub(super) events: Vec<Event>,
     pub(super) orders: BTreeMap<(&'static str, u64, Option<NodeId>), Digest>,
     pub(super) epochs: BTreeMap<u64, Epoch>,
     pub(super) declarations: Vec<Declaration>,
@@ -216,6 +218,7 @@ impl World {
             serving_since: now,
             hosts: (1..=nodes).map(|n| (node(n), SimHost::new())).collect(),
             transitions: Vec::new(),
+            events: Vec::new(),
             orders: BTreeMap::new(),
             epochs: BTreeMap::new(),
             declarations: Vec::new(),
@@ -268,6 +271,7 @@ impl World {
             verb,
             commit: commit.clone(),
             why: String::new(),
+            start: None,
         };
         if let Some(delivery) = self.archive.get(commit) {
             self.snapshot
@@ -352,6 +356,7 @@ impl World {
 
     fn apply(&mut self, act: Act) {
         assert_eq!(act.counters_before, self.snapshot.counters);
+        self.events.extend(events::of(&self.snapshot, &act, self.now));
         self.snapshot.counters = act.counters;
         self.snapshot.requests.clear();
         for (digest, bytes) in act.contents {

@@ -207,8 +207,18 @@ impl<R: FleetRepo, L: Links> Engine<R, L> {
             health: &self.health,
             now: self.clock.now(),
         };
-        let put_away = self.put_away.pass(asking, &connected, moved).await?;
-        Ok(earliest(earliest(next, put_away), self.repository.next_look()))
+        match self.put_away.pass(asking, &connected, moved).await {
+            Ok(put_away) => {
+                self.health.clear("rollouts");
+                next = earliest(next, put_away);
+            }
+            // Nothing is decided on it: a later pass looks again.
+            Err(error) => self.health.set(
+                "rollouts",
+                format!("a rollout is not put away: {}", chain(&error)),
+            ),
+        }
+        Ok(earliest(next, self.repository.next_look()))
     }
 
     /// Says in the journal that the clocks have parted.

@@ -277,19 +277,17 @@ async fn watch(client: &Client, to: Reader, out: &mut dyn Write) -> anyhow::Resu
 }
 
 fn bar() -> anyhow::Result<ProgressBar> {
-    let bar = ProgressBar::with_draw_target(Some(0), ProgressDrawTarget::stdout());
-    let style = ProgressStyle::with_template("{prefix}\n[{bar:40}] {pos}/{len} required\n{msg}")?;
-    bar.set_style(style.progress_chars("#>-"));
+    let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stdout());
+    bar.set_style(ProgressStyle::with_template("{msg}")?);
     Ok(bar)
 }
 
+/// One frame, drawn at once: each part that is set by itself would be a frame of its own.
 fn draw(bar: &ProgressBar, rollout: &Rollout) {
-    let gate = &rollout.release_gate;
-    bar.set_length(u64::from(gate.required_total));
-    bar.set_position(u64::from(gate.required_confirmed));
-    bar.set_prefix(status::head(rollout, time).join("\n"));
-    bar.set_message(status::nodes(&rollout.nodes, WATCHED).join("\n"));
-    bar.tick();
+    let mut frame = status::head(rollout, time);
+    frame.push(status::bar(&rollout.release_gate));
+    frame.extend(status::nodes(&rollout.nodes, WATCHED));
+    bar.set_message(frame.join("\n"));
 }
 
 /// What a reader of lines is told: where it stands, and each node in its state. Said once as long as it is so.

@@ -13,6 +13,7 @@ use meshplan_schemas::report::EpochStatus;
 use super::StoreError;
 use super::cell::{cell, int};
 use super::db::{Tx, args};
+use crate::pure::decide::look::cut;
 use crate::pure::rollout::push::state_word;
 
 type Mark = (u64, EpochState);
@@ -97,7 +98,7 @@ async fn put(
         int(status.state_epoch)?,
         node.to_string(),
         state_word(state),
-        status.received_via.as_str(),
+        cut(&status.received_via),
         at,
     ];
     tx.run(EVENT, args).await?;

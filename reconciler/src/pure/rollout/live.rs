@@ -17,7 +17,7 @@ use super::push::{Facts, PushState, is_old, push_state, state_word};
 use super::run::Run;
 use super::{AbortCause, NodePush, Phase, Rollout, TimelineEvent};
 use crate::pure::compose::Composed;
-use crate::pure::decide::{after_secs, walk, why};
+use crate::pure::decide::{after_secs, look, walk, why};
 use crate::pure::delivery::{Delivery, MachineRun, StageRun, Step, Transition, Walk};
 use crate::pure::scope::Scope;
 use crate::pure::snapshot::NodeState;
@@ -320,7 +320,8 @@ fn seen(known: &Known<'_>, last: &LastSaid<'_>, walk: Option<&Walk>, member: &Me
     let state = push_state(&facts, known.now);
     let running = report.and_then(|r| r.epoch.as_ref()).map(|e| e.running);
     let newest = run.newest().epoch;
-    let canary = walk.is_some_and(|w| canary_stages(w).any(|s| s.machines.contains_key(&member.id)));
+    let sent = |s: &StageRun| s.machines.get(&member.id).is_some_and(|m| m.epoch > 0);
+    let canary = walk.is_some_and(|w| canary_stages(w).any(sent));
     let expected = known
         .nodes
         .get(&member.id)
@@ -330,10 +331,12 @@ fn seen(known: &Known<'_>, last: &LastSaid<'_>, walk: Option<&Walk>, member: &Me
             || "nothing heard yet".to_owned(),
             |epoch| format!("running epoch {epoch}"),
         ),
-        PushState::OldVersion => report.map_or_else(String::new, |r| format!("host {}", r.host_version)),
+        PushState::OldVersion => {
+            report.map_or_else(String::new, |r| format!("host {}", look::cut(&r.host_version)))
+        }
         _ if expected => "expected: never connected".to_owned(),
         _ => match status {
-            Some(status) => status.reason.to_owned(),
+            Some(status) => look::cut(status.reason),
             None => excused(walk, member),
         },
     };

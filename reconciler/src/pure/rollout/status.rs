@@ -6,6 +6,7 @@ use jiff::Timestamp;
 use meshplan_schemas::fleet_list::UpdateClass;
 
 use super::archive::Summary;
+use super::gate::ReleaseGate;
 use super::push::PushState;
 use super::{NodePush, Rollout, TimelineEvent};
 use crate::pure::events::Numbered;
@@ -84,6 +85,16 @@ fn epochs(rollout: &Rollout) -> String {
         None => {}
     }
     format!("epochs: {}", parts.join(", "))
+}
+
+/// How much of the gate has confirmed, as a bar.
+#[must_use]
+pub fn bar(gate: &ReleaseGate) -> String {
+    const WIDTH: u64 = 40;
+    let (done, all) = (u64::from(gate.required_confirmed), u64::from(gate.required_total));
+    let full = (done * WIDTH).checked_div(all).unwrap_or(WIDTH);
+    let text: String = (0..WIDTH).map(|at| if at < full { '#' } else { '-' }).collect();
+    format!("[{text}] {done}/{all}")
 }
 
 /// The gate in one line.
@@ -214,4 +225,60 @@ pub fn event(numbered: &Numbered, clock: Clock) -> String {
         text.push_str(&format!(": {}", e.reason));
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn gate(confirmed: u32, total: u32) -> ReleaseGate {
+        ReleaseGate {
+            required_total: total,
+            required_confirmed: confirmed,
+            ..ReleaseGate::default()
+        }
+    }
+
+    #[test]
+    fn the_bar_is_full_only_when_all_have_confirmed() {
+        let full = |bar: &str| bar.matches('#').count();
+        assert_eq!(full(&bar(&gate(0, 3))), 0);
+        assert_eq!(
+            bar(&gate(1, 2)),
+            format!("[{}{}] 1/2", "#".repeat(20), "-".repeat(20))
+        );
+        assert_eq!(full(&bar(&gate(9_999, 10_000))), 39);
+        assert_eq!(full(&bar(&gate(10_000, 10_000))), 40);
+        assert_eq!(full(&bar(&gate(0, 0))), 40, "nobody is left to confirm");
+    }
+
+    // holds: RO-6
+    #[test]
+    fn a_line_has_the_class_beside_the_state_and_many_nodes_are_counted() {
+        let node = |n: u32, state, class| NodePush {
+            node_id_short: format!("{n:08x}"),
+            name: format!("n{n}"),
+            class,
+            state,
+            detail: "running epoch 7".to_owned(),
+            epoch: Some(9),
+            running: Some(7),
+            epochs_behind: Some(2),
+            canary: false,
+            settled: true,
+        };
+        let all = [
+            node(1, PushState::Failed, UpdateClass::Required),
+            node(2, PushState::LeftBehind, UpdateClass::LeftBehind),
+            node(3, PushState::Applied, UpdateClass::BestEffort),
+            node(4, PushState::Applied, UpdateClass::Required),
+        ];
+        let lines = nodes(&all, 2);
+        assert_eq!(
+            lines[1],
+            "  left_behind      left_behind n2  2 behind, running epoch 7"
+        );
+        assert_eq!(lines[2], "  and 2 more: 2 applied");
+        assert_eq!(nodes(&all, usize::MAX).len(), 4);
+    }
 }

@@ -87,8 +87,24 @@ impl Overrides {
         None
     }
 
-    /// Puts them into a walk that has not begun.
+    /// What is other, in words; none where nothing is.
+    fn said(&self) -> Option<String> {
+        let names = |names: Vec<&str>| (!names.is_empty()).then(|| names.join(", "));
+        let nodes = names(self.canary_nodes.iter().map(NodeName::as_str).collect());
+        let roles = names(self.canary_roles.iter().map(RoleName::as_str).collect());
+        let parts = [
+            nodes.map(|n| format!("canary_nodes {n}")),
+            roles.map(|r| format!("canary_roles {r}")),
+            self.confirm_secs.map(|s| format!("confirm_secs {s}")),
+            self.release_watch_secs.map(|s| format!("release_watch_secs {s}")),
+        ];
+        let parts: Vec<String> = parts.into_iter().flatten().collect();
+        (!parts.is_empty()).then(|| format!("started with {}", parts.join("; ")))
+    }
+
+    /// Puts them into a walk that has not begun, which says so in the record.
     pub fn enter(&self, walk: &mut Walk, fleet: &ConfigMgmt) {
+        walk.lines.extend(self.said());
         if self.names_canaries()
             && walk.stages.len() > 1
             && let Some(first) = walk.stages.first_mut()

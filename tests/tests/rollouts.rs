@@ -138,14 +138,17 @@ fn a_rollout_is_followed_to_its_archive_and_every_answer_is_what_the_page_says()
     ensure!(page.get(&world, ONE, &by_id, 200)? == archive);
     ensure!(page.get(&world, ROLLOUTS, listed, 200)?["total"] == list["total"]);
 
-    let stats = page.get(&world, "/api/stats", "/api/stats", 200)?;
-    let status = stats["mesh"]["config_status"]
-        .as_object()
-        .context("a status of each")?;
-    let applied = status
-        .values()
-        .filter(|s| s["state"] == "applied" && s["received_via"] == "reconciler");
-    ensure!(applied.count() == 3, "{stats:#}");
+    // Who is in the fleet is known once the first pass after the start has read the tree.
+    world.poll("every node has applied it", |w| {
+        let stats = page.get(w, "/api/stats", "/api/stats", 200)?;
+        let status = stats["mesh"]["config_status"]
+            .as_object()
+            .context("a status of each")?;
+        let applied = status
+            .values()
+            .filter(|s| s["state"] == "applied" && s["received_via"] == "reconciler");
+        Ok(applied.count() == 3)
+    })?;
 
     let events = page.get(&world, "/api/events", "/api/events?after=0", 200)?;
     let of_it: Vec<&str> = events["events"]

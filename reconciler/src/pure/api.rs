@@ -257,6 +257,13 @@ fn whole(least: u64) -> Value {
     json!({ "type": "integer", "minimum": least })
 }
 
+/// Whether a word needs a body.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Body {
+    Needed,
+    Optional,
+}
+
 /// A route: what it is, its parameters, the statuses that say no, its answer.
 struct Route<'a> {
     what: &'a str,
@@ -269,11 +276,11 @@ impl Route<'_> {
         json!({ "get": self.operation::<T>(generator) })
     }
 
-    fn post<Ask: JsonSchema, T: JsonSchema>(self, generator: &mut SchemaGenerator) -> Value {
+    fn post<Ask: JsonSchema, T: JsonSchema>(self, generator: &mut SchemaGenerator, body: Body) -> Value {
         let mut operation = self.operation::<T>(generator);
         let ask = generator.subschema_for::<Ask>();
         operation["requestBody"] =
-            json!({ "required": true, "content": { "application/json": { "schema": ask } } });
+            json!({ "required": body == Body::Needed, "content": { "application/json": { "schema": ask } } });
         operation["responses"]["202"] = answer(
             "Taken down; the next pass answers it.",
             &generator.subschema_for::<WordAnswer>().to_value(),
@@ -302,6 +309,7 @@ const BAD: (&str, &str) = (
     "The question is not as it must be: which part, and what would be.",
 );
 const UNKNOWN: (&str, &str) = ("404", "There is no such fleet, rollout or delivery here.");
+const BUSY: (&str, &str) = ("503", "The store cannot answer now: why; the same again later.");
 const REFUSED: (&str, &str) = (
     "409",
     "Refused: why, what would change it, and the rollout in hand where that is why.",
@@ -316,12 +324,12 @@ pub fn openapi() -> Value {
     let read = |what, parameters| Route {
         what,
         parameters,
-        noes: &[BAD, UNKNOWN],
+        noes: &[BAD, UNKNOWN, BUSY],
     };
     let say = |what| Route {
         what,
         parameters: vec![interface()],
-        noes: &[BAD, UNKNOWN, REFUSED],
+        noes: &[BAD, UNKNOWN, REFUSED, BUSY],
     };
     let id = parameter(
         "path",
@@ -369,11 +377,11 @@ pub fn openapi() -> Value {
         "/api/config/rollouts/{rollout_id}": read("One rollout.", vec![id, interface()])
             .get::<ArchiveAnswer>(make),
         "/api/config/rollout/start": say("Starts the rollout of a delivery that is held.")
-            .post::<StartAsk, WordAnswer>(make),
+            .post::<StartAsk, WordAnswer>(make, Body::Needed),
         "/api/config/rollout/release": say("Lets the rollout in hand go on when it is held.")
-            .post::<ReleaseAsk, WordAnswer>(make),
+            .post::<ReleaseAsk, WordAnswer>(make, Body::Optional),
         "/api/config/rollout/abort": say("Takes the rollout in hand back.")
-            .post::<AbortAsk, WordAnswer>(make),
+            .post::<AbortAsk, WordAnswer>(make, Body::Optional),
         "/api/stats": read("How every node stands with its epoch.", Vec::new()).get::<StatsAnswer>(make),
         "/api/events": read("The journal of events, oldest first.", vec![after(), limit])
             .get::<EventsAnswer>(make),

@@ -3,12 +3,15 @@
 use meshplan_schemas::epoch::{Epoch, Phase, Targeting};
 use meshplan_schemas::fleet_list::UpdateClass;
 use meshplan_schemas::ident::KeyId;
+use meshplan_schemas::lifecycle::delivery::State;
 use meshplan_schemas::lifecycle::epoch::EpochState;
 use meshplan_schemas::report::{Cause, EpochStatus};
 
 use super::Fresh;
 use super::fixtures::*;
 use crate::edge::activation::Waker;
+use crate::edge::health::Health;
+use crate::edge::rollouts::{Asking, Moved, PutAway};
 use crate::edge::store::Store;
 use crate::edge::store::act::Signed;
 use crate::edge::store::reports::ReportWriter;
@@ -260,4 +263,42 @@ pub(super) async fn events_are_numbered_in_order_stored_with_their_act_and_wake_
     };
     assert!(store.commit(&moved, &Signed::default(), None, &[]).await.is_err());
     assert_eq!(store.events(0, 10).await.unwrap().len(), 2);
+}
+
+/// What the write-ahead log of a store holds, in bytes.
+fn logged(fresh: &Fresh) -> u64 {
+    let log = fresh.folder.path().join("state/meshplan.db-wal");
+    std::fs::metadata(log).unwrap().len()
+}
+
+// holds: RO-5
+pub(super) async fn looks_at_rollouts_that_are_not_over_or_all_put_away_write_nothing(fresh: Fresh) {
+    let store = &fresh.store;
+    let health = Health::default();
+    let look = async |at_secs: i64| {
+        let asking = Asking {
+            store,
+            health: &health,
+            now: at(at_secs),
+        };
+        PutAway::default().pass(asking, &[], Moved::Yes).await.unwrap()
+    };
+    let mut walking = act(&Counters::default(), &Counters::default());
+    walking.deliveries = vec![delivery(1, State::Delivering)];
+    walking.orders = vec![epoch(1, Phase::Canary, 1)];
+    store
+        .commit(&walking, &Signed::default(), None, &[])
+        .await
+        .unwrap();
+    let before = logged(&fresh);
+    for secs in 0..20 {
+        assert_eq!(look(secs).await, None, "a walk wakes the pass by itself");
+    }
+    assert_eq!(logged(&fresh), before);
+    store.put_away(1, &archive(1, 1), 50).await.unwrap();
+    let before = logged(&fresh);
+    for secs in 0..20 {
+        assert_eq!(look(secs).await, None);
+    }
+    assert_eq!(logged(&fresh), before);
 }

@@ -11,6 +11,7 @@ pub mod client;
 pub mod deliveries;
 pub mod demo;
 pub mod envelope;
+pub mod events;
 pub mod example;
 pub mod exit;
 pub mod fleet;
@@ -25,6 +26,7 @@ pub mod node;
 pub mod notes;
 pub mod policy;
 pub mod preview;
+pub mod rollout;
 pub mod rotate;
 pub mod schema;
 pub mod secret;
@@ -83,6 +85,8 @@ pub enum Command {
     /// The fleet and its machines.
     #[command(subcommand)]
     Fleet(fleet::Args),
+    /// The journal of events: rollouts, and clocks that jumped.
+    Events(events::Args),
     /// Records of nodes in a fleet repository.
     Node(node::Args),
     /// Modules of a fleet repository.
@@ -144,7 +148,8 @@ impl Cli {
             Command::Deliveries(args) => deliveries::run(&args, &config, json, out).await,
             Command::Freeze(args) => freeze::run(&args, &config, json, out).await,
             Command::Why { which } => deliveries::why(&which, &config, json, out).await,
-            Command::Fleet(args) => fleet::run(&args, &config, json, out).await,
+            Command::Fleet(args) => fleet::run(&args, &config, rollout::Reader::of(json, color), out).await,
+            Command::Events(args) => events::run(&args, &config, json, out).await,
             Command::Node(args) => node::run(&args, json, out),
             Command::Lint(args) => lint::run(&args, json, color, out),
             Command::Module(args) => module::run(&args, out),

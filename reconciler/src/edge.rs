@@ -19,6 +19,8 @@ pub mod notes;
 pub mod operator;
 pub mod outbox;
 pub mod repository;
+pub mod rollout_api;
+pub mod rollouts;
 pub mod signer;
 pub mod status_page;
 pub mod store;

@@ -17,6 +17,7 @@
 //! | store | act and envelopes -> one transaction | | [`edge::store`] |
 //! | publish | stored orders -> sessions | | [`edge::mesh`] |
 //! | hear back | report -> node's row, wake | | [`edge::mesh`], [`edge::store`] |
+//! | look on | walk, epochs, reports -> the record of a rollout; one that is over -> an archive | [`pure::rollout`] | [`edge::rollouts`], [`edge::rollout_api`] |
 //! | write down | stored blocks -> `refs/notes/mesh-plan` | [`pure::note`] | [`edge::note_keeper`], [`edge::notes`], [`edge::outbox`] |
 //!
 //! [`pass`] is the one place that sees every stage. A webhook, a timer, a report or a restart wakes it and tells it

@@ -14,8 +14,8 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use meshplan_schemas::declaration::ModuleContent;
 use meshplan_schemas::digest::Digest;
-use meshplan_schemas::envelope::{Envelope, Payload, SignError, Signer, seal};
-use meshplan_schemas::ident::{CommitId, NodeId};
+use meshplan_schemas::envelope::{Envelope, SignError, Signer};
+use meshplan_schemas::ident::CommitId;
 use meshplan_schemas::lifecycle::delivery::State;
 use meshplan_schemas::limits::SCHEMA;
 use meshplan_schemas::timestamp::Timestamp as TimestampPayload;
@@ -24,20 +24,21 @@ use crate::edge::clock::Clock;
 use crate::edge::health::Health;
 use crate::edge::mesh::{Links, Mesh};
 use crate::edge::repository::{FleetRepo, News, Repository};
-use crate::edge::store::act::{Changed, Signed};
-use crate::edge::store::journal::SignedBlock;
-use crate::edge::store::orders::{OrderKind, SignedOrder};
+use crate::edge::rollouts::{Asking, Moved, PutAway};
+use crate::edge::store::act::Changed;
+use crate::edge::store::orders::OrderKind;
 use crate::edge::store::{Store, StoreError};
-use crate::pure::act::{Act, Order};
+use crate::pure::act::Act;
 use crate::pure::compose::former::Former;
 use crate::pure::decide::{Contents, DecideError, Known, Settings, Tree, decide};
 use crate::pure::diff::proven;
+use crate::pure::events;
 use crate::pure::freshness;
 use crate::pure::hearing::{Hearing, Jump, Went};
-use crate::pure::journal;
-use crate::pure::note;
 use crate::pure::scope::Scope;
 use crate::pure::snapshot::{Assignment, Snapshot};
+
+mod signing;
 
 /// The term of the lease: 1 until there is more than one reconciler (LK-6).
 const TERM: u64 = 1;
@@ -116,15 +117,20 @@ pub struct Engine<R = Repository, L = Mesh> {
     pub read_modules: usize,
     /// Since when hosts are judged by what is heard of them (RO-8).
     pub hearing: Hearing,
+    /// Puts rollouts away that are over (RO-5).
+    pub put_away: PutAway,
 }
 
 impl<R: FleetRepo, L: Links> Engine<R, L> {
     /// Runs one pass; says when the next is due although nothing wakes it.
     pub async fn pass(&mut self) -> Option<Timestamp> {
-        say(self.hearing.begin(self.clock.moment()));
+        let jump = self.hearing.begin(self.clock.moment());
+        self.say(jump).await;
+        self.health.set_hearing(self.hearing.since());
         let result = self.try_pass().await;
         let went = if result.is_ok() { Went::Well } else { Went::Failed };
-        say(self.hearing.end(self.clock.moment(), went));
+        let jump = self.hearing.end(self.clock.moment(), went);
+        self.say(jump).await;
         match result {
             Ok(next) => {
                 self.health.clear("pass");
@@ -161,6 +167,7 @@ impl<R: FleetRepo, L: Links> Engine<R, L> {
             .look(&inbox, &self.store, &self.health, now)
             .await?;
         let mut next = None;
+        let mut moved = Moved::No;
         for _ in 0..ROUNDS {
             let mut act = if news.is_empty() && self.nothing_is_open().await? {
                 Act::default()
@@ -169,6 +176,7 @@ impl<R: FleetRepo, L: Links> Engine<R, L> {
             };
             let rest = act.is_empty() && news.is_empty();
             if !rest {
+                moved = Moved::Yes;
                 match self.carry_out(&mut act, &news).await {
                     Ok(()) => {}
                     // Another act came between: decide on what is there now.
@@ -193,7 +201,37 @@ impl<R: FleetRepo, L: Links> Engine<R, L> {
         } else {
             self.health.clear("timestamp");
         }
+        let asking = Asking {
+            store: &self.store,
+            health: &self.health,
+            now: self.clock.now(),
+        };
+        match self.put_away.pass(asking, moved).await {
+            Ok(put_away) => {
+                self.health.clear("rollouts");
+                next = earliest(next, put_away);
+            }
+            // Nothing is decided on it: a later pass looks again.
+            Err(error) => self.health.set(
+                "rollouts",
+                format!("a rollout is not put away: {}", chain(&error)),
+            ),
+        }
         Ok(earliest(next, self.repository.next_look()))
+    }
+
+    /// Says in the journal that the clocks have parted.
+    async fn say(&self, jump: Option<Jump>) {
+        let Some(event) = jump.map(|jump| events::jumped(jump, self.clock.now())) else {
+            return;
+        };
+        tracing::warn!(reason = event.reason, "{}", event.event.word());
+        if let Err(error) = self.store.add_event(&event).await {
+            tracing::warn!(
+                error = &error as &dyn std::error::Error,
+                "it stands in no journal"
+            );
+        }
     }
 
     /// Whether there is nothing to decide about: no delivery on its way, no question of a person. What is heard of
@@ -220,7 +258,9 @@ impl<R: FleetRepo, L: Links> Engine<R, L> {
             now: self.clock.now(),
             serving_since: self.hearing.since(),
         };
-        Ok(decide(&known)?)
+        let mut act = decide(&known)?;
+        act.events = events::of(&snapshot, &act, known.now);
+        Ok(act)
     }
 
     /// The trees of all open deliveries, of the commits before them, and of the new commits.
@@ -389,7 +429,7 @@ impl<R: FleetRepo, L: Links> Engine<R, L> {
 
     /// Signs, stores in one transaction, publishes.
     async fn carry_out(&mut self, act: &mut Act, news: &News) -> Result<(), PassError> {
-        let signed = self.sign(act)?;
+        let signed = self.signers.sign(act)?;
         fail::fail_point!("pass-before-store");
         let changed = self
             .store
@@ -414,64 +454,12 @@ impl<R: FleetRepo, L: Links> Engine<R, L> {
                 "transition"
             );
         }
+        for e in &act.events {
+            let (rollout_id, node, epoch) = (&e.rollout_id, &e.node, e.epoch);
+            tracing::info!(rollout_id, node, epoch, reason = e.reason, "{}", e.event.word());
+        }
         fail::fail_point!("pass-after-publish");
         Ok(())
-    }
-
-    fn sign(&self, act: &mut Act) -> Result<Signed, PassError> {
-        let author = &*self.signers.author;
-        let mut signed = Signed {
-            epochs_standing: act.standing.clone().unwrap_or_default(),
-            ..Signed::default()
-        };
-        for order in &act.orders {
-            signed.orders.push(match order {
-                Order::Epoch { epoch } => sealed(
-                    epoch,
-                    author,
-                    OrderKind::Epoch,
-                    epoch.epoch,
-                    None,
-                    epoch.issued_at,
-                    &epoch.commit,
-                )?,
-                Order::Head { head, .. } => sealed(
-                    head,
-                    author,
-                    OrderKind::Head,
-                    head.revision,
-                    None,
-                    head.issued_at,
-                    &head.commit,
-                )?,
-                Order::Declaration { declaration: d } => {
-                    let commit = d.modules.first().map(|m| &m.commit);
-                    let mut order = sealed_for(
-                        d,
-                        author,
-                        OrderKind::Declaration,
-                        d.sequence,
-                        Some(d.node),
-                        d.issued_at,
-                    )?;
-                    order.commit = commit.cloned();
-                    order
-                }
-            });
-        }
-        let heads = signed.orders.iter().filter(|o| o.kind == OrderKind::Head);
-        let heads = heads.map(|o| (o.number, o.envelope.clone())).collect();
-        journal::write(act, TERM, &heads);
-        for block in &act.blocks {
-            let signature = author.sign(&note::signed_bytes(&block.text))?;
-            let text = note::seal(&block.text, &author.key_id(), &signature);
-            signed.blocks.push(SignedBlock {
-                mark: block.mark.clone(),
-                commit: block.commit.clone(),
-                text,
-            });
-        }
-        Ok(signed)
     }
 
     /// Makes a timestamp when the head is new, or the last one is a day old (SG-9).
@@ -503,7 +491,7 @@ impl<R: FleetRepo, L: Links> Engine<R, L> {
             valid_to: now + i64::from(valid_secs),
         };
         let number = u64::try_from(issued_at).unwrap_or(0);
-        let order = sealed_for(
+        let order = signing::sealed_for(
             &payload,
             &*self.signers.timestamp,
             OrderKind::Timestamp,
@@ -514,51 +502,6 @@ impl<R: FleetRepo, L: Links> Engine<R, L> {
         self.store.put_timestamp(&order).await?;
         self.mesh.publish();
         Ok(())
-    }
-}
-
-fn sealed<P: Payload>(
-    payload: &P,
-    signer: &dyn Signer,
-    kind: OrderKind,
-    number: u64,
-    node: Option<NodeId>,
-    issued_at: i64,
-    commit: &CommitId,
-) -> Result<SignedOrder, PassError> {
-    let mut order = sealed_for(payload, signer, kind, number, node, issued_at)?;
-    order.commit = Some(commit.clone());
-    Ok(order)
-}
-
-fn sealed_for<P: Payload>(
-    payload: &P,
-    signer: &dyn Signer,
-    kind: OrderKind,
-    number: u64,
-    node: Option<NodeId>,
-    issued_at: i64,
-) -> Result<SignedOrder, PassError> {
-    let envelope = seal(payload, signer)?;
-    let digest = Digest::of_value(payload).map_err(|e| SignError(e.to_string()))?;
-    Ok(SignedOrder {
-        kind,
-        number,
-        node,
-        digest,
-        envelope: String::from_utf8(envelope).map_err(|e| SignError(e.to_string()))?,
-        commit: None,
-        issued_at: Timestamp::from_second(issued_at).unwrap_or(Timestamp::UNIX_EPOCH),
-    })
-}
-
-fn say(jump: Option<Jump>) {
-    if let Some(Jump {
-        wall_secs,
-        steady_secs,
-    }) = jump
-    {
-        tracing::warn!(wall = wall_secs, steady = steady_secs, "clock.jumped");
     }
 }
 

@@ -3,6 +3,7 @@
 
 pub mod act;
 pub mod annotations;
+pub mod api;
 pub mod assertions;
 pub mod by_node;
 pub mod compose;
@@ -10,6 +11,7 @@ pub mod decide;
 pub mod delivery;
 pub mod diff;
 pub mod enrol;
+pub mod events;
 pub mod example;
 pub mod freshness;
 mod guard;
@@ -23,6 +25,7 @@ pub mod note;
 pub mod page;
 pub mod parse;
 pub mod preview;
+pub mod rollout;
 pub mod scope;
 pub mod secret_digest;
 pub mod snapshot;

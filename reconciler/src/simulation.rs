@@ -10,6 +10,7 @@
 //! | [`forge`] | a repository whose commits are files in memory, behind a forge that can be down |
 //! | [`fleet`] | the made-up fleet of `fleet of N machines` |
 //! | [`host`] | a host that takes its orders, waits, confirms, breaks as it is told, and reports |
+//! | [`rollout`] | what a person says of rollouts |
 //! | [`world`] | time, and everything that happens in it |
 //! | [`show`] | what the script wants to see |
 
@@ -21,8 +22,10 @@ pub mod script;
 mod fleet;
 mod forge;
 mod host;
+mod rollout;
 mod show;
 mod signed_list;
+mod word;
 mod world;
 
 use script::{Script, ScriptError};

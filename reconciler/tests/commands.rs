@@ -129,6 +129,22 @@ fn policy_show_says_which_file_each_value_came_from() {
     assert!(said.contains("did you mean `ace`?"), "{said}");
 }
 
+// holds: RO-6
+#[test]
+fn the_openapi_page_is_the_one_of_the_types() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/reference/openapi.json");
+    let made = meshplan_reconciler::pure::api::openapi_text();
+    if std::env::var_os("MESHPLAN_BLESS").is_some() {
+        std::fs::write(&path, &made).unwrap();
+    }
+    let published = std::fs::read_to_string(&path).unwrap_or_default();
+    assert!(
+        published == made,
+        "{} is not what the types say: MESHPLAN_BLESS=1 writes it anew",
+        path.display()
+    );
+}
+
 // holds: FR-2
 #[test]
 fn the_published_schemas_are_those_of_the_types() {

@@ -27,6 +27,7 @@ pub struct No {
 pub struct Client {
     http: reqwest::Client,
     socket: String,
+    fleet: String,
 }
 
 impl Client {
@@ -44,7 +45,23 @@ impl Client {
         Ok(Self {
             http,
             socket: socket.display().to_string(),
+            fleet: config.fleet.to_string(),
         })
+    }
+
+    /// The fleet that its reconciler serves, by the configuration.
+    #[must_use]
+    pub fn fleet(&self) -> &str {
+        &self.fleet
+    }
+
+    /// Opens what goes on: the answer's body is read as it comes.
+    ///
+    /// # Errors
+    /// [`No`].
+    pub async fn follow(&self, path: &str) -> anyhow::Result<reqwest::Response> {
+        let answer = self.http.get(address(path)).send().await;
+        self.good(answer).await
     }
 
     /// Reads.
@@ -69,6 +86,10 @@ impl Client {
         &self,
         answer: reqwest::Result<reqwest::Response>,
     ) -> anyhow::Result<T> {
+        Ok(self.good(answer).await?.json().await?)
+    }
+
+    async fn good(&self, answer: reqwest::Result<reqwest::Response>) -> anyhow::Result<reqwest::Response> {
         let answer = answer.map_err(|error| No {
             sentence: format!(
                 "cannot reach the reconciler at {}: {error}. Is it running? `meshplan serve --config FILE` starts it; \
@@ -79,7 +100,7 @@ impl Client {
         })?;
         let status = answer.status();
         if status.is_success() {
-            return Ok(answer.json().await?);
+            return Ok(answer);
         }
         let body: Value = answer.json().await.unwrap_or_default();
         let sentence = body
@@ -90,6 +111,7 @@ impl Client {
         let exit = match status {
             StatusCode::NOT_FOUND | StatusCode::CONFLICT => Exit::No,
             StatusCode::FORBIDDEN | StatusCode::UNAUTHORIZED => Exit::Refused,
+            StatusCode::BAD_REQUEST => Exit::Usage,
             _ => Exit::Unreachable,
         };
         Err(No { sentence, exit }.into())

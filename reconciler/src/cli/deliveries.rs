@@ -213,7 +213,7 @@ pub(super) fn actor() -> String {
 }
 
 /// A word of a person as one path segment.
-fn encoded(text: &str) -> String {
+pub(super) fn encoded(text: &str) -> String {
     url::form_urlencoded::byte_serialize(text.as_bytes())
         .collect::<String>()
         .replace('+', "%20")

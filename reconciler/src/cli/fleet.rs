@@ -1,4 +1,4 @@
-//! `meshplan fleet invite|admit|status|rotate`: the fleet and its machines.
+//! `meshplan fleet invite|admit|status|rollout|rotate`: the fleet and its machines.
 
 use std::io::Write;
 use std::path::Path;
@@ -8,7 +8,8 @@ use serde_json::{Value, json};
 
 use super::client::Client;
 use super::exit::Exit;
-use super::{invite, rotate, table};
+use super::rollout::Reader;
+use super::{invite, rollout, rotate, table};
 use crate::edge::admission::{Made, NewInvite};
 use crate::pure::page::StatusView;
 
@@ -24,6 +25,9 @@ pub enum Args {
     },
     /// The nodes, worst first.
     Status,
+    /// Rollouts of the policy: where one stands, and start, release, abort.
+    #[command(subcommand)]
+    Rollout(rollout::Args),
     /// Keys and secrets that move on a schedule, in the files of a fleet's repository.
     Rotate(rotate::Args),
 }
@@ -32,8 +36,10 @@ pub enum Args {
 ///
 /// # Errors
 /// The reconciler cannot be reached, or says no.
-pub async fn run(args: &Args, config: &Path, json: bool, out: &mut dyn Write) -> anyhow::Result<Exit> {
+pub async fn run(args: &Args, config: &Path, to: Reader, out: &mut dyn Write) -> anyhow::Result<Exit> {
+    let json = to == Reader::Program;
     match args {
+        Args::Rollout(args) => return rollout::run(args, config, to, out).await,
         Args::Rotate(args) => return rotate::run(args, json, out),
         Args::Invite(args) => {
             let client = Client::of(config)?;

@@ -28,6 +28,7 @@ use crate::edge::note_keeper::Keeper;
 use crate::edge::operator::Counter;
 use crate::edge::outbox::Outbox;
 use crate::edge::repository::Repository;
+use crate::edge::rollouts::PutAway;
 use crate::edge::signer;
 use crate::edge::store::Store;
 use crate::edge::store::journal::NOTES;
@@ -139,7 +140,9 @@ pub async fn serve(config: &Config, stop: CancellationToken) -> anyhow::Result<(
         read_at: None,
         read_modules: 0,
         hearing: Hearing::from(clock.moment()),
+        put_away: PutAway::default(),
     };
+    let doors = stop.child_token();
     let counter = Counter {
         store: store.clone(),
         health: Arc::clone(&health),
@@ -149,6 +152,7 @@ pub async fn serve(config: &Config, stop: CancellationToken) -> anyhow::Result<(
         clock,
         fleet: config.fleet.to_string(),
         branch: config.branch.clone(),
+        stop: doors.clone(),
     };
 
     // All doors open before anything is promised: a port that is taken ends the start, nothing half-running.
@@ -168,7 +172,6 @@ pub async fn serve(config: &Config, stop: CancellationToken) -> anyhow::Result<(
     let outbox = Outbox::new(store.clone(), notes_waker, clock, NOTES_GATHER)
         .carrier(NOTES, keeper.carrier())
         .carrier(ADMISSION, counter.admissions.carrier(waker.clone()));
-    let doors = stop.child_token();
     let tcp = tokio::spawn(http::serve_tcp(
         listener,
         hooks.router(),

@@ -4,13 +4,17 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError, RwLock};
 
+use jiff::Timestamp;
+
 use crate::pure::compose::Composed;
+use crate::pure::decide::after_secs;
 
 /// Shared by pass, desk, outbox and pages.
 #[derive(Debug, Default)]
 pub struct Health {
     troubles: RwLock<BTreeMap<&'static str, String>>,
     roster: RwLock<Option<Arc<Composed>>>,
+    hearing: RwLock<Option<Timestamp>>,
 }
 
 impl Health {
@@ -44,6 +48,21 @@ impl Health {
     /// The newest tree that composes: who is in the fleet.
     pub fn set_roster(&self, tree: Arc<Composed>) {
         *self.roster.write().unwrap_or_else(PoisonError::into_inner) = Some(tree);
+    }
+
+    /// Since when hosts are judged by what is heard of them (RO-8).
+    pub fn set_hearing(&self, since: Timestamp) {
+        *self.hearing.write().unwrap_or_else(PoisonError::into_inner) = Some(since);
+    }
+
+    /// Until when nobody is called silent: the first two report intervals (RO-8). Far off before the first pass.
+    #[must_use]
+    pub fn calm_until(&self) -> Timestamp {
+        let since = *self.hearing.read().unwrap_or_else(PoisonError::into_inner);
+        let heartbeat = self.roster().map_or(0, |tree| tree.fleet.heartbeat_secs);
+        since.map_or(Timestamp::MAX, |since| {
+            after_secs(since, heartbeat.saturating_mul(2))
+        })
     }
 
     /// See [`Health::set_roster`].

@@ -14,6 +14,7 @@ use axum::{Json, Router, middleware};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
+use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use super::activation::Waker;
@@ -21,6 +22,7 @@ use super::admission::{AdmissionError, Admissions, NewInvite};
 use super::clock::Clock;
 use super::health::Health;
 use super::mesh::Mesh;
+use super::rollout_api;
 use super::status_page;
 use super::store::people::FindError;
 use super::store::{Store, StoreError};
@@ -53,6 +55,8 @@ pub struct Counter {
     pub fleet: String,
     /// The branch whose merges are orders.
     pub branch: String,
+    /// Ends what would be followed for ever.
+    pub stop: CancellationToken,
 }
 
 /// What a person says with a word.
@@ -86,7 +90,7 @@ struct Frozen {
 
 /// An answer that is no: whose fault, and a sentence.
 #[derive(Debug)]
-struct No(StatusCode, String);
+pub(super) struct No(pub(super) StatusCode, pub(super) String);
 
 impl IntoResponse for No {
     fn into_response(self) -> Response {
@@ -132,6 +136,7 @@ pub fn reads(counter: Counter) -> Router {
         .route("/api/deliveries/{which}", get(delivery))
         .route("/api/deliveries/{which}/why", get(explain))
         .route("/api/why/{which}", get(explain_any))
+        .merge(rollout_api::reads())
         .with_state(counter)
 }
 
@@ -142,6 +147,7 @@ pub fn words(counter: Counter) -> Router {
         .route("/api/freeze", post(freeze))
         .route("/api/invites", post(invite))
         .route("/api/admissions/{name}", post(admit))
+        .merge(rollout_api::words())
         .with_state(counter)
 }
 
@@ -287,7 +293,7 @@ async fn word(
     let verb: Verb = serde_json::from_value(json!(verb)).map_err(|_| {
         No(
             StatusCode::NOT_FOUND,
-            format!("`{verb}` is no word; words are go, go-again, hold, stop, withdraw, retry"),
+            format!("`{verb}` is no word; words are go, go-again, hold, stop, withdraw, abort, retry"),
         )
     })?;
     let Json(said) = said.unwrap_or_default();
@@ -300,8 +306,9 @@ async fn word(
         commit: Some(delivery.commit),
         until: None,
         why: said.why,
+        start: None,
     };
-    answer(&counter, request).await
+    ask(&counter, &request).await
 }
 
 async fn freeze(State(counter): State<Counter>, Json(said): Json<Frozen>) -> Result<Response, No> {
@@ -312,14 +319,15 @@ async fn freeze(State(counter): State<Counter>, Json(said): Json<Frozen>) -> Res
         verb: if said.lift { Verb::Lift } else { Verb::Freeze },
         commit: None,
         until: said.until,
+        start: None,
         why: said.why,
     };
-    answer(&counter, request).await
+    ask(&counter, &request).await
 }
 
-/// Puts what a person asks for before the next pass, and waits for its answer.
-async fn answer(counter: &Counter, request: Word) -> Result<Response, No> {
-    counter.store.add_request(&request).await?;
+/// Takes a word down, wakes the pass, and waits for what it answers.
+pub(super) async fn ask(counter: &Counter, request: &Word) -> Result<Response, No> {
+    counter.store.add_request(request).await?;
     counter.waker.wake();
     let within = std::time::Duration::from_secs(ANSWER_SECS);
     let answer = counter.store.wait_answer(&request.id, within).await?;

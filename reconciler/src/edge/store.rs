@@ -13,6 +13,8 @@
 //! | [`orders`] | signed orders, leaves and timestamps, as sessions read them |
 //! | [`journal`] | signed blocks on their way into notes |
 //! | [`reports`] | what nodes say, group-committed by one writer |
+//! | [`rollouts`] | epochs, timelines and archives of rollouts |
+//! | [`events`] | the journal of events |
 //! | [`inbox`] | accepted webhooks, and how far each branch is read |
 //! | [`queue`] | rows of the outbox |
 //! | [`people`] | deliveries, requests and invitations, as people read and write them |
@@ -21,6 +23,7 @@ pub mod act;
 mod cell;
 mod db;
 pub mod error;
+pub mod events;
 pub mod gather;
 mod heard;
 pub mod inbox;
@@ -30,8 +33,10 @@ pub mod orders;
 pub mod people;
 pub mod queue;
 pub mod reports;
+pub mod rollouts;
 #[cfg(test)]
 mod suite;
+mod timeline;
 
 use std::fs::File;
 use std::path::Path;
@@ -69,6 +74,11 @@ const SQLITE_MIGRATIONS: &[(i64, &str, &str)] = &[
         include_str!("../../migrations/sqlite/0002_generation.sql"),
     ),
     (3, "heard", include_str!("../../migrations/sqlite/0003_heard.sql")),
+    (
+        4,
+        "rollouts",
+        include_str!("../../migrations/sqlite/0004_rollouts.sql"),
+    ),
 ];
 
 /// The store. Cheap to clone; all clones are one.
@@ -83,6 +93,8 @@ struct Inner {
     clock: Clock,
     /// Counts up when requests have been answered, so that those who wait look again.
     answered: watch::Sender<u64>,
+    /// Counts up when events were stored.
+    happened: watch::Sender<u64>,
     /// What the next pass need not read again.
     kept: Kept,
     heard: Heard,
@@ -120,6 +132,7 @@ impl Store {
                 db,
                 clock,
                 answered: watch::Sender::new(0),
+                happened: watch::Sender::new(0),
                 kept: Kept::default(),
                 heard: Heard::default(),
                 _lock: lock,

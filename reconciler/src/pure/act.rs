@@ -11,6 +11,7 @@ use meshplan_schemas::ident::{CommitId, NodeId};
 use meshplan_schemas::timestamp::BlockMark;
 
 use super::delivery::{Delivery, Transition};
+use super::events::Event;
 use super::scope::Scope;
 use super::snapshot::{Assignment, ContentRef, Counters, Freeze, KnownBad, StandingEpoch};
 
@@ -39,6 +40,8 @@ pub struct Act {
     pub blocks: Vec<UnsignedBlock>,
     /// Requests that are answered: id and the answer, in a sentence; an error is an answer that begins with `refused: `.
     pub answers: Vec<(String, String)>,
+    /// What the journal of events says of it, in order (RO-7).
+    pub events: Vec<Event>,
     /// The counters as the decision found them: the transaction fails if they have moved.
     pub counters_before: Counters,
     /// The counters afterwards.

@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::Timestamp;
 use meshplan_schemas::declaration::LeftOut;
 use meshplan_schemas::digest::Digest;
+use meshplan_schemas::document::fleet::ConfigMgmt;
 use meshplan_schemas::document::plan::{Amount, Budget, Select};
 use meshplan_schemas::epoch::Targeting;
 use meshplan_schemas::fleet_list::UpdateClass;
@@ -16,6 +17,7 @@ use meshplan_schemas::lifecycle::delivery::{Code, InvalidTransition, State, chec
 use meshplan_schemas::maintenance::Window;
 use serde::{Deserialize, Serialize};
 
+use super::rollout::words::Overrides;
 use super::scope::Scope;
 
 /// A delivery as it is stored.
@@ -75,6 +77,9 @@ pub struct Delivery {
     /// Machines that are left behind what it brings: in none of its stages, and never waited for (UC-1).
     #[serde(default)]
     pub left_behind: BTreeMap<NodeId, LeftBehind>,
+    /// What a person said is other for its rollout alone (RO-6).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub overrides: Option<Overrides>,
 }
 
 /// A machine that is left behind a delivery.
@@ -430,6 +435,13 @@ impl Delivery {
         self.transitions += 1;
         (self.state, self.code, self.since, self.reason) = (to, code, now, reason);
         Ok(transition)
+    }
+
+    /// The fleet's times, with what a person said is other for this one.
+    #[must_use]
+    pub fn config_mgmt(&self, fleet: &ConfigMgmt) -> ConfigMgmt {
+        let overrides = self.overrides.as_ref();
+        overrides.map_or_else(|| fleet.clone(), |o| o.over(fleet))
     }
 
     /// Whether it was taken back and machines that it had reached do not have the former content yet (DL-2).

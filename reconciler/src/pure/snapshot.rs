@@ -13,6 +13,7 @@ use meshplan_schemas::timestamp::BlockMark;
 use serde::{Deserialize, Serialize};
 
 use super::delivery::Delivery;
+use super::rollout::words::Overrides;
 use super::scope::Scope;
 
 /// What a pass knows.
@@ -180,6 +181,9 @@ pub struct Request {
     pub until: Option<Timestamp>,
     /// Why, as the person says.
     pub why: String,
+    /// It starts a rollout, with what is other for that one alone (RO-6).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub start: Option<Overrides>,
 }
 
 /// A freeze of the fleet (DL-4, FR-12).
@@ -209,6 +213,8 @@ pub enum Verb {
     Stop,
     /// Take it back.
     Withdraw,
+    /// Take a rollout back (page 04).
+    Abort,
     /// The failed stage once more.
     Retry,
     /// No new delivery of the fleet begins.

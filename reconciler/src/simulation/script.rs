@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use semver::Version;
 
+use crate::pure::rollout::words::Overrides;
 use crate::pure::snapshot::Verb;
 
 use super::EXPECTED;
@@ -82,10 +83,26 @@ pub enum Does {
         /// Why.
         why: String,
     },
+    /// A person's word about rollouts.
+    Rollout(Order),
     /// Something is shown.
     Show(Show),
     /// What a machine or a delivery waits for.
     Why(String),
+}
+
+/// A person's word about rollouts (RO-6).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Order {
+    /// One is started from a delivery, by its number.
+    Start(usize, Box<Overrides>),
+    /// The one in hand goes on to the release.
+    Release {
+        /// Past a machine that did not pass.
+        force: bool,
+    },
+    /// The one in hand is taken back.
+    Abort(String),
 }
 
 /// What the reconciler's process does.
@@ -141,6 +158,14 @@ pub enum Show {
     Machines,
     /// The note of a delivery.
     Note(usize),
+    /// The newest rollout: its status.
+    Rollout,
+    /// Its timeline.
+    Timeline,
+    /// The rollouts that were put away, newest first.
+    Rollouts,
+    /// The journal of events.
+    Events,
 }
 
 /// A line that means nothing.
@@ -156,7 +181,7 @@ pub struct ScriptError {
 }
 
 const WORDS: &str = "a step is one of: fleet, merge, advance, clock, power, cut-power, link, cut-link, break, sick, flap, mend, \
-    version, forge, reconciler, go, go-again, hold, stop, withdraw, retry, freeze, lift, show, why";
+    version, forge, reconciler, go, go-again, hold, stop, withdraw, retry, freeze, lift, start, release, abort, show, why";
 
 impl Script {
     /// Understands a script. Empty lines, lines that begin with `#`, and what comes after [`EXPECTED`] are no steps.
@@ -294,6 +319,18 @@ fn step(line: &str) -> Result<Does, String> {
         }
         "lift" if rest.is_empty() => Ok(Does::Lift),
         "lift" => Err("`lift`, and nothing more".to_owned()),
+        "start" => {
+            let (number, with) = split(rest);
+            Ok(Does::Rollout(Order::Start(
+                numbered(number)?,
+                Box::new(overrides(with)?),
+            )))
+        }
+        "release" if rest.is_empty() || rest == "force" => Ok(Does::Rollout(Order::Release {
+            force: rest == "force",
+        })),
+        "release" => Err("`release`, or `release force`".to_owned()),
+        "abort" => Ok(Does::Rollout(Order::Abort(rest.to_owned()))),
         "show" => {
             let (what, number) = split(rest);
             match what {
@@ -301,13 +338,45 @@ fn step(line: &str) -> Result<Does, String> {
                 "machines" => Ok(Does::Show(Show::Machines)),
                 "delivery" => numbered(number).map(|n| Does::Show(Show::Delivery(n))),
                 "note" => numbered(number).map(|n| Does::Show(Show::Note(n))),
-                _ => Err("`show deliveries`, `machines`, `delivery N` or `note N`".to_owned()),
+                "rollout" => Ok(Does::Show(Show::Rollout)),
+                "timeline" => Ok(Does::Show(Show::Timeline)),
+                "rollouts" => Ok(Does::Show(Show::Rollouts)),
+                "events" => Ok(Does::Show(Show::Events)),
+                _ => Err(
+                    "`show deliveries`, `machines`, `delivery N`, `note N`, `rollout`, `timeline`, `rollouts` or `events`"
+                        .to_owned(),
+                ),
             }
         }
         "why" if !rest.is_empty() => Ok(Does::Why(rest.to_owned())),
         "why" => Err("`why MACHINE`, or `why N` for a delivery".to_owned()),
         _ => Err(WORDS.to_owned()),
     }
+}
+
+/// `canary=n2,n3 role=edge confirm=90 watch=300`, each where it is wanted.
+fn overrides(text: &str) -> Result<Overrides, String> {
+    const FORM: &str =
+        "`start N canary=NAME,NAME role=ROLE confirm=SECS watch=SECS`, each where it is wanted";
+    let mut overrides = Overrides::default();
+    for word in text.split_whitespace() {
+        let (key, value) = word.split_once('=').ok_or(FORM)?;
+        let secs = || value.parse().map(Some).map_err(|_| FORM.to_owned());
+        match key {
+            "canary" => {
+                let names: Result<_, _> = value.split(',').map(str::parse).collect();
+                overrides.canary_nodes = names.map_err(|_| FORM)?;
+            }
+            "role" => {
+                let names: Result<_, _> = value.split(',').map(str::parse).collect();
+                overrides.canary_roles = names.map_err(|_| FORM)?;
+            }
+            "confirm" => overrides.confirm_secs = secs()?,
+            "watch" => overrides.release_watch_secs = secs()?,
+            _ => return Err(FORM.to_owned()),
+        }
+    }
+    Ok(overrides)
 }
 
 fn numbered(text: &str) -> Result<usize, String> {

@@ -4,9 +4,11 @@ use jiff::Timestamp;
 
 use super::script::Show;
 use super::world::{Trouble, World};
+use crate::edge::rollouts::Asking;
 use crate::pure::decide::why::{Why, why as why_delivery, why_node};
 use crate::pure::delivery::{Delivery, Transition};
 use crate::pure::page;
+use crate::pure::rollout::{Rollout, status};
 use meshplan_schemas::lifecycle::delivery::State;
 
 /// More machines than this are counted, not listed.
@@ -97,6 +99,20 @@ pub(super) async fn show(world: &World, what: &Show) -> Result<Vec<String>, Trou
                 .map(|(state, count)| format!("{count} machines: {state}"))
                 .collect())
         }
+        Show::Rollout => Ok(newest(world)
+            .await?
+            .map_or_else(nothing, |r| status::lines(&r, LISTED, at))),
+        Show::Timeline => Ok(newest(world)
+            .await?
+            .map_or_else(nothing, |r| status::timeline(&r.timeline, at))),
+        Show::Rollouts => {
+            let archives = world.store()?.archives(0, 50).await?;
+            Ok(archives.iter().map(|a| status::summary(a, at)).collect())
+        }
+        Show::Events => {
+            let events = world.store()?.events(0, 1000).await?;
+            Ok(events.iter().map(|e| status::event(e, at)).collect())
+        }
         Show::Note(number) => {
             let found = delivery(world, *number).await?;
             let blocks = world.store()?.blocks_of(&found.commit).await?;
@@ -106,6 +122,19 @@ pub(super) async fn show(world: &World, what: &Show) -> Result<Vec<String>, Trou
             Ok(lines.collect())
         }
     }
+}
+
+async fn newest(world: &World) -> Result<Option<Rollout>, Trouble> {
+    let asking = Asking {
+        store: world.store()?,
+        health: &world.health,
+        now: world.now(),
+    };
+    Ok(asking.newest().await?)
+}
+
+fn nothing() -> Vec<String> {
+    vec!["there was no rollout yet".to_owned()]
 }
 
 pub(super) async fn why(world: &World, which: &str) -> Result<Vec<String>, Trouble> {

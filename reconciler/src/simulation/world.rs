@@ -15,7 +15,7 @@ use meshplan_schemas::declaration::Declaration;
 use meshplan_schemas::digest::Digest;
 use meshplan_schemas::envelope::{Envelope, SoftSigner};
 use meshplan_schemas::epoch::Epoch;
-use meshplan_schemas::ident::{CommitId, FleetName, KeyId, NodeId};
+use meshplan_schemas::ident::{FleetName, KeyId, NodeId};
 use meshplan_schemas::report::Cause;
 use tempfile::TempDir;
 use tokio::task::JoinHandle;
@@ -23,13 +23,16 @@ use tokio::task::JoinHandle;
 use super::fleet::{AUTHOR_SEED, enrolled, made_up};
 use super::forge::{BRANCH, Files, Forge, REPO, Repo, source_tree};
 use super::host::{Host, Probes};
+use super::rollout;
 use super::script::{Does, FleetOf, Service, Step, Which};
 use super::show;
 use super::signed_list::SignedList;
+use super::word::Word;
 use crate::edge::activation::Waker;
 use crate::edge::clock::Clock;
 use crate::edge::health::Health;
 use crate::edge::mesh::Links;
+use crate::edge::rollouts::PutAway;
 use crate::edge::store::reports::ReportWriter;
 use crate::edge::store::{Store, StoreError};
 use crate::edge::worktree;
@@ -247,19 +250,18 @@ impl World {
             Does::Say { verb, delivery, why } => {
                 let commit = self.forge.numbered(*delivery);
                 let commit = commit.ok_or_else(|| Trouble::Step(format!("there is no commit {delivery}")))?;
-                self.ask(*verb, Some(commit.id), None, why, &mut said).await?;
-                return Ok(said);
+                return self.ask(Word::of(*verb, Some(commit.id)).because(why)).await;
             }
             Does::Freeze { time, why } => {
                 let time = time.and_then(|time| jiff::SignedDuration::try_from(time).ok());
                 let until = time.and_then(|time| self.now().checked_add(time).ok());
-                self.ask(Verb::Freeze, None, until, why, &mut said).await?;
-                return Ok(said);
+                let word = Word::of(Verb::Freeze, None).because(why);
+                return self.ask(Word { until, ..word }).await;
             }
             Does::Lift => {
-                self.ask(Verb::Lift, None, None, "", &mut said).await?;
-                return Ok(said);
+                return self.ask(Word::of(Verb::Lift, None)).await;
             }
+            Does::Rollout(order) => return rollout::order(self, order).await,
             Does::Show(what) => return show::show(self, what).await,
             Does::Why(which) => return show::why(self, which).await,
         }
@@ -267,35 +269,30 @@ impl World {
         Ok(said)
     }
 
-    /// A person asks for something, and is answered.
-    async fn ask(
-        &mut self,
-        verb: Verb,
-        commit: Option<CommitId>,
-        until: Option<Timestamp>,
-        why: &str,
-        said: &mut Vec<String>,
-    ) -> Result<(), Trouble> {
+    /// A person asks, and waits for the answer.
+    pub(super) async fn ask(&mut self, word: Word) -> Result<Vec<String>, Trouble> {
+        let mut said = Vec::new();
         self.requests += 1;
         let id = format!("request {}", self.requests);
         let request = Request {
             id: id.clone(),
             at: self.now(),
             actor: "dana".to_owned(),
-            verb,
-            commit,
-            until,
-            why: why.to_owned(),
+            verb: word.verb,
+            commit: word.commit,
+            until: word.until,
+            why: word.why,
+            start: word.start,
         };
         self.store()?.add_request(&request).await?;
         self.wake();
-        self.settle(said).await?;
+        self.settle(&mut said).await?;
         let answer = self.store()?.answer(&id).await?;
         said.push(format!(
             "answer: {}",
             answer.unwrap_or_else(|| "nobody answers".to_owned())
         ));
-        Ok(())
+        Ok(said)
     }
 
     /// The first commit, and who serves it.
@@ -358,6 +355,7 @@ impl World {
             read_at: None,
             read_modules: 0,
             hearing: Hearing::from(self.clock.moment()),
+            put_away: PutAway::default(),
         });
         // Every host comes up again, and is sent what it lacks.
         self.links.said().published = true;

@@ -7,7 +7,7 @@ use super::cell::{int, json};
 use super::db::{Tx, args};
 use super::journal::{self, SignedBlock};
 use super::orders::{self, SignedOrder};
-use super::{Store, StoreError, inbox, kept};
+use super::{Store, StoreError, events, inbox, kept, rollouts};
 use crate::pure::act::{Act, Order};
 use crate::pure::delivery::{Delivery, Transition};
 use crate::pure::snapshot::{Counters, StandingEpoch};
@@ -89,6 +89,12 @@ impl Store {
         for order in &signed.orders {
             orders::put(&mut tx, order).await?;
         }
+        for order in &act.orders {
+            if let Order::Epoch { epoch } = order {
+                rollouts::put_epoch(&mut tx, epoch).await?;
+            }
+        }
+        events::put(&mut tx, &act.events).await?;
         put_leaves(&mut tx, act).await?;
         put_standing(&mut tx, &signed.epochs_standing).await?;
         put_state(&mut tx, act).await?;
@@ -112,6 +118,9 @@ impl Store {
         fail::fail_point!("store-after-commit");
         if !act.answers.is_empty() {
             self.inner.answered.send_modify(|n| *n += 1);
+        }
+        if !act.events.is_empty() {
+            self.inner.happened.send_modify(|n| *n += 1);
         }
         Ok(Changed { before, after })
     }

@@ -15,6 +15,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::cell::{int, json};
 use super::db::{Tx, args};
+use super::timeline::Marks;
 use super::{Store, StoreError, heard};
 use crate::edge::activation::Waker;
 
@@ -86,6 +87,7 @@ impl ReportWriter {
 }
 
 async fn write(store: Store, waker: Waker, mut items: mpsc::Receiver<Item>) {
+    let mut marks = Marks::default();
     while let Some(first) = items.recv().await {
         let mut batch = vec![first];
         let until = Instant::now() + GATHER;
@@ -96,8 +98,9 @@ async fn write(store: Store, waker: Waker, mut items: mpsc::Receiver<Item>) {
                 _ => break,
             }
         }
-        match put(&store, &batch).await {
+        match put(&store, &batch, &mut marks).await {
             Ok(answers) => {
+                marks.committed();
                 if answers.contains(&Taken::Stored) {
                     waker.wake();
                 }
@@ -107,6 +110,7 @@ async fn write(store: Store, waker: Waker, mut items: mpsc::Receiver<Item>) {
                 }
             }
             Err(error) => {
+                marks.dropped();
                 tracing::error!(
                     reports = batch.len(),
                     error = &error as &dyn std::error::Error,
@@ -121,7 +125,7 @@ async fn write(store: Store, waker: Waker, mut items: mpsc::Receiver<Item>) {
     }
 }
 
-async fn put(store: &Store, batch: &[Item]) -> Result<Vec<Taken>, StoreError> {
+async fn put(store: &Store, batch: &[Item], marks: &mut Marks) -> Result<Vec<Taken>, StoreError> {
     const TRIM: &str = "DELETE FROM reports WHERE node = $1 AND counter <= \
         (SELECT counter FROM reports WHERE node = $1 ORDER BY counter DESC LIMIT 1 OFFSET $2)";
     let now = store.now().as_microsecond();
@@ -130,7 +134,7 @@ async fn put(store: &Store, batch: &[Item]) -> Result<Vec<Taken>, StoreError> {
     let mut tx = store.db().begin_write().await?;
     let mut change = None;
     for item in batch {
-        answers.push(put_one(&mut tx, item, now, &mut change).await?);
+        answers.push(put_one(&mut tx, item, marks, now, &mut change).await?);
         nodes.insert(item.node);
     }
     for node in nodes {
@@ -143,7 +147,13 @@ async fn put(store: &Store, batch: &[Item]) -> Result<Vec<Taken>, StoreError> {
 }
 
 /// `change` is that of the transaction, counted with the first report that is new.
-async fn put_one(tx: &mut Tx, item: &Item, now: i64, change: &mut Option<i64>) -> Result<Taken, StoreError> {
+async fn put_one(
+    tx: &mut Tx,
+    item: &Item,
+    marks: &mut Marks,
+    now: i64,
+    change: &mut Option<i64>,
+) -> Result<Taken, StoreError> {
     const INSERT: &str = "INSERT INTO reports (node, counter, envelope, received_at) VALUES ($1, $2, $3, $4) \
         ON CONFLICT DO NOTHING";
     const FORMER: &str = "SELECT envelope FROM reports WHERE node = $1 AND counter = $2";
@@ -183,7 +193,10 @@ async fn put_one(tx: &mut Tx, item: &Item, now: i64, change: &mut Option<i64>) -
         now,
         change
     ];
-    tx.run(NEWEST, row).await?;
+    let newest = tx.run(NEWEST, row).await? > 0;
+    if let Some(status) = item.report.epoch.as_ref().filter(|_| newest) {
+        marks.take(tx, item.node, status, now).await?;
+    }
     if matches!(item.report.cause, Cause::Look(_)) {
         tx.run(LOOK, args![node, report, counter, now, change]).await?;
     }

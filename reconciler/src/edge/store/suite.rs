@@ -7,6 +7,7 @@ mod act;
 mod fixtures;
 mod reading;
 mod reports;
+mod rollouts;
 mod sqlite;
 
 use tempfile::TempDir;
@@ -72,4 +73,10 @@ suite!(on_sqlite, crate::edge::store::suite::fresh_sqlite, {
         two_hundred_reports_are_kept_of_each_node
         what_is_heard_in_memory_is_what_the_database_has
         no_report_of_a_burst_is_lost_while_passes_read_and_write;
+    rollouts:
+        a_delivery_that_goes_out_again_is_another_rollout
+        only_a_change_of_status_is_taken_down_and_an_arrival_by_the_nodes_own_clock
+        archives_are_packed_kept_up_to_a_number_and_take_in_what_arrives_late
+        events_are_numbered_in_order_stored_with_their_act_and_wake_who_follows
+        looks_at_rollouts_that_are_not_over_or_all_put_away_write_nothing;
 });

@@ -35,7 +35,8 @@ pub fn judge(report: &Report, machine: &MachineRun) -> Seen {
 }
 
 /// A host's words as they go into transitions and notes: one line, and no longer than a person reads.
-fn cut(words: &str) -> String {
+#[must_use]
+pub fn cut(words: &str) -> String {
     const LONGEST: usize = 400;
     let line: String = words
         .chars()

@@ -59,10 +59,15 @@ fn obey(draft: &mut Draft<'_>, delivery: &mut Delivery, request: &Request) -> Re
         }
         (Verb::Go | Verb::GoAgain, State::Held) => {
             delivery.again |= request.verb == Verb::GoAgain;
-            delivery.person_hold = false;
+            let held_by_person = std::mem::take(&mut delivery.person_hold);
+            delivery.overrides.clone_from(&request.start);
             match waiting::begin_on_word(draft, delivery, actor, &why)? {
                 None => Ok(format!("{} is delivering", delivery.name)),
-                Some(why_not) => refused(why_not),
+                Some(why_not) => {
+                    delivery.person_hold = held_by_person;
+                    delivery.overrides = None;
+                    refused(&why_not)
+                }
             }
         }
         (Verb::Go, _) => refused("only a held delivery waits for a go"),
@@ -73,6 +78,7 @@ fn obey(draft: &mut Draft<'_>, delivery: &mut Delivery, request: &Request) -> Re
         (Verb::GoAgain, State::RolledBack | State::Failed) => {
             delivery.again = true;
             delivery.walk = None;
+            delivery.overrides = None;
             draft.transit(delivery, State::Proposed, Code::Again, actor, why, Vec::new())?;
             Ok(format!("{} is tried once more", delivery.name))
         }
@@ -90,8 +96,12 @@ fn obey(draft: &mut Draft<'_>, delivery: &mut Delivery, request: &Request) -> Re
             Ok(format!("{} stands where it is", delivery.name))
         }
         (Verb::Hold | Verb::Stop, _) => refused("there is nothing to stop"),
-        (Verb::Withdraw, State::Delivering | State::Held) if delivery.has_begun() => {
-            walk::roll_back(draft, delivery, Code::Withdrawn, actor, why, Vec::new())?;
+        (Verb::Withdraw | Verb::Abort, State::Delivering | State::Held) if delivery.has_begun() => {
+            let code = match request.verb {
+                Verb::Abort => Code::Aborted,
+                _ => Code::Withdrawn,
+            };
+            walk::roll_back(draft, delivery, code, actor, why, Vec::new())?;
             Ok(format!("{} is taken back", delivery.name))
         }
         (Verb::Withdraw, State::Proposed | State::Held) => {
@@ -106,6 +116,10 @@ fn obey(draft: &mut Draft<'_>, delivery: &mut Delivery, request: &Request) -> Re
             Ok(format!("{} is withdrawn", delivery.name))
         }
         (Verb::Withdraw, _) => refused("it cannot be withdrawn any more"),
+        (Verb::Abort, State::Proposed | State::Held) => {
+            refused("no machine has it yet: `meshplan deliveries withdraw` ends it")
+        }
+        (Verb::Abort, _) => refused("it cannot be aborted any more"),
         (Verb::Retry, State::Held) if delivery.has_begun() && delivery.code != Code::RollBackFailed => {
             retry(draft, delivery)?;
             draft.transit(delivery, State::Delivering, Code::Retry, actor, why, Vec::new())?;

@@ -10,6 +10,7 @@ mod guards;
 mod host;
 mod model;
 mod proven;
+mod rollouts;
 mod sizes;
 mod stories;
 mod traps;

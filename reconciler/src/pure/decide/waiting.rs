@@ -1,6 +1,6 @@
 //! What waits: which delivery is next, what holds it, when it begins (DL-1, DL-2, DL-15).
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use meshplan_schemas::document::PlanDoc;
@@ -12,14 +12,17 @@ use super::draft::Draft;
 use super::{DecideError, Tree, classes, freeze, orders, walk, windows};
 use crate::pure::compose::Composed;
 use crate::pure::compose::former::Former;
-use crate::pure::delivery::{Delivery, Inherited, Transition};
+use crate::pure::delivery::{Delivery, Inherited};
 use crate::pure::diff::{self, Beside, Diff};
+use crate::pure::rollout::words;
 use crate::pure::scope::Scope;
 use crate::pure::snapshot::Freeze;
 
+pub(super) use announce::announce;
 use beside::{in_the_way, leave_to_others};
 use plan::{gate_facts, new_walk, plan_for};
 
+mod announce;
 mod away;
 mod beside;
 mod former_checks;
@@ -28,77 +31,6 @@ pub(super) mod plan;
 mod removals;
 
 const RECONCILER: &str = "reconciler";
-
-/// Makes a delivery of each new commit, in first-parent order.
-pub(super) fn announce(draft: &mut Draft<'_>) -> Result<(), DecideError> {
-    let mut previous = draft
-        .deliveries
-        .values()
-        .max_by_key(|d| d.order)
-        .map(|d| d.commit.clone());
-    for new in draft.known.news {
-        if draft.deliveries.contains_key(&new.commit) {
-            continue;
-        }
-        draft.counters.order += 1;
-        let reason = format!(
-            "the commit is on {}, made from the forge's word",
-            draft.known.settings.branch
-        );
-        let mut delivery = Delivery {
-            commit: new.commit.clone(),
-            repo: draft.known.settings.repo.clone(),
-            name: DeliveryName::new(&draft.known.settings.repo, &new.commit),
-            order: draft.counters.order,
-            previous: previous.replace(new.commit.clone()),
-            subject: new.subject.clone(),
-            author: new.author.clone(),
-            state: State::Proposed,
-            code: Code::Announced,
-            since: draft.now(),
-            reason: reason.clone(),
-            transitions: 1,
-            legs: Vec::new(),
-            skipped: BTreeMap::new(),
-            left_out: BTreeMap::new(),
-            plan: None,
-            walk: None,
-            again: false,
-            allows_removals: new.allows_removals.clone(),
-            person_hold: false,
-            inherited: None,
-            left_behind: BTreeMap::new(),
-        };
-        let facts = vec![
-            ("Delivery".to_owned(), delivery.name.to_string()),
-            ("Subject".to_owned(), new.subject.clone()),
-        ];
-        draft.record(Transition {
-            commit: new.commit.clone(),
-            seq: 0,
-            at: draft.now(),
-            from: None,
-            to: State::Proposed,
-            code: Code::Announced,
-            actor: "forge".to_owned(),
-            reason,
-            facts,
-        });
-        if new.rewritten {
-            let why = "the branch was rewritten: what was delivered before is no longer on it".to_owned();
-            draft.transit(
-                &mut delivery,
-                State::Held,
-                Code::HistoryRewritten,
-                RECONCILER,
-                why,
-                Vec::new(),
-            )?;
-        }
-        draft.put(delivery);
-    }
-    Ok(())
-}
 
 /// Judges the waiting deliveries: the newest takes the place of the others, and begins when nothing holds it.
 pub(super) fn judge(draft: &mut Draft<'_>) -> Result<(), DecideError> {
@@ -475,27 +407,31 @@ pub(super) fn begin_on_word(
     delivery: &mut Delivery,
     actor: &str,
     why: &str,
-) -> Result<Option<&'static str>, DecideError> {
+) -> Result<Option<String>, DecideError> {
     let Some(tree) = draft.tree(&delivery.commit) else {
-        return Ok(Some("its tree cannot be read now"));
+        return Ok(Some("its tree cannot be read now".to_owned()));
     };
     let previous = delivery.previous.as_ref().and_then(|c| draft.tree(c));
     let diff = differ(draft, &tree, previous.as_deref(), delivery)?;
     if diff.unread {
         return Ok(Some(
-            "the commit in which a module was accepted cannot be read now",
+            "the commit in which a module was accepted cannot be read now".to_owned(),
         ));
     }
     if !diff.known_bad.is_empty() {
-        return Ok(Some("its content failed before: `go --again` tries it once more"));
+        return Ok(Some(
+            "its content failed before: `go --again` tries it once more".to_owned(),
+        ));
     }
     take(delivery, &tree, &diff);
     leave_to_others(draft, delivery);
     if delivery.legs.is_empty() {
-        return Ok(Some("there is nothing left to deliver of it"));
+        return Ok(Some("there is nothing left to deliver of it".to_owned()));
     }
     if in_the_way(draft, delivery).is_some() {
-        return Ok(Some("another walk is under way: `deliveries list` shows it"));
+        return Ok(Some(
+            "another walk is under way: `deliveries list` shows it".to_owned(),
+        ));
     }
     // Before the first report intervals are over nobody can be told to be away.
     let may_judge = draft.may_judge(tree.fleet.heartbeat_secs);
@@ -511,13 +447,25 @@ pub(super) fn begin_on_word(
         Code::Window => Vec::new(),
         _ => windows::of_plans(&bounds(draft, delivery, plan.as_ref())),
     };
-    delivery.walk = Some(new_walk(
+    let mut walk = new_walk(
         &tree,
         plan.as_ref(),
         windows,
         excused,
         delivery.inherited.as_ref(),
-    ));
+    );
+    if let Some(overrides) = &delivery.overrides {
+        if !words::changes_policy(delivery) {
+            return Ok(Some(
+                "it changes no policy, so there is no rollout of it to start".to_owned(),
+            ));
+        }
+        if let Some(fault) = overrides.fault(&tree, &walk) {
+            return Ok(Some(fault));
+        }
+        overrides.enter(&mut walk, &tree.fleet.config_mgmt);
+    }
+    delivery.walk = Some(walk);
     classes::begin(delivery, &tree);
     let old = name_old_hosts(draft, delivery, &tree);
     let mut facts = gate_facts(&tree, delivery, plan.as_ref());

@@ -32,6 +32,7 @@ fn request(id: &str, n: u8) -> Request {
         commit: Some(commit(n)),
         until: None,
         why: "looks good".into(),
+        start: None,
     }
 }
 

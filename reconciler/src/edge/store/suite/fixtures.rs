@@ -65,6 +65,7 @@ pub(super) fn delivery(n: u8, state: State) -> Delivery {
         person_hold: false,
         inherited: None,
         left_behind: BTreeMap::new(),
+        overrides: None,
     }
 }
 

@@ -141,6 +141,7 @@ pub(super) async fn something_is_open_while_a_delivery_is_not_final_or_a_request
         commit: Some(commit(1)),
         until: None,
         why: String::new(),
+        start: None,
     };
     store.add_request(&request).await.unwrap();
     assert!(store.anything_open().await.unwrap());
@@ -270,6 +271,7 @@ pub(super) async fn a_request_about_a_final_delivery_brings_it_into_the_snapshot
         commit: Some(commit(1)),
         until: None,
         why: "mended".into(),
+        start: None,
     };
     store.add_request(&request).await.unwrap();
     let seen = store.snapshot().await.unwrap();

@@ -165,7 +165,7 @@ pub(super) fn timing(draft: &Draft<'_>, delivery: &Delivery) -> Timing {
         },
         |tree| Timing {
             apply_secs: tree.fleet.config_mgmt.apply_secs,
-            confirm_secs: tree.fleet.config_mgmt.confirm_secs,
+            confirm_secs: delivery.config_mgmt(&tree.fleet.config_mgmt).confirm_secs,
         },
     )
 }

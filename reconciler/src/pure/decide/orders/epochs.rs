@@ -26,8 +26,8 @@ pub(super) fn release(
     let text = tree.policy.clone();
     draft.keep(tree.policy_digest, &text)?;
     let in_force = below(draft, delivery, tree.policy_digest, &targeting);
-    let watch = (phase == Phase::Release)
-        .then(|| draft.now().as_second() + i64::from(tree.fleet.config_mgmt.watch_secs()));
+    let mgmt = delivery.config_mgmt(&tree.fleet.config_mgmt);
+    let watch = (phase == Phase::Release).then(|| draft.now().as_second() + i64::from(mgmt.watch_secs()));
     let epoch = Epoch {
         schema: SCHEMA,
         fleet: draft.known.settings.fleet.clone(),
@@ -38,7 +38,7 @@ pub(super) fn release(
         author: draft.known.settings.author.clone(),
         targeting,
         min_daemon_version: tree.fleet.config_mgmt.min_daemon_version.clone(),
-        confirm_secs: tree.fleet.config_mgmt.confirm_secs,
+        confirm_secs: mgmt.confirm_secs,
         policy: text,
         in_force: in_force.iter().map(in_force_entry).collect(),
         watch_until: watch,

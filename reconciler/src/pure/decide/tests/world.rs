@@ -28,6 +28,7 @@ use crate::pure::compose::{Composed, ComposedNode};
 use crate::pure::decide::{Contents, Known, NewCommit, Settings, Tree, decide};
 use crate::pure::delivery::{Delivery, Transition};
 use crate::pure::diff::proven;
+use crate::pure::events::{self, Event};
 use crate::pure::snapshot::{HeadRef, Request, Snapshot, Verb};
 
 #[derive(Clone)]
@@ -40,6 +41,7 @@ pub(super) struct World {
     pub(super) serving_since: Timestamp,
     pub(super) hosts: BTreeMap<NodeId, SimHost>,
     pub(super) transitions: Vec<Transition>,
+    pub(super) events: Vec<Event>,
     pub(super) orders: BTreeMap<(&'static str, u64, Option<NodeId>), Digest>,
     pub(super) epochs: BTreeMap<u64, Epoch>,
     pub(super) declarations: Vec<Declaration>,
@@ -223,6 +225,7 @@ impl World {
             serving_since: now,
             hosts: (1..=nodes).map(|n| (node(n), SimHost::new())).collect(),
             transitions: Vec::new(),
+            events: Vec::new(),
             orders: BTreeMap::new(),
             epochs: BTreeMap::new(),
             declarations: Vec::new(),
@@ -299,6 +302,7 @@ impl World {
             commit,
             until,
             why: String::new(),
+            start: None,
         });
         let act = self.decide(&[]);
         let answer = act.answers[0].1.clone();
@@ -378,6 +382,7 @@ impl World {
     /// Stores an act as the store would, and hands its orders out; the looks that it asks for.
     pub(super) fn apply(&mut self, act: Act) -> Vec<(NodeId, u64)> {
         assert_eq!(act.counters_before, self.snapshot.counters);
+        self.events.extend(events::of(&self.snapshot, &act, self.now));
         self.snapshot.counters = act.counters;
         self.snapshot.requests.clear();
         for (digest, bytes) in act.contents {

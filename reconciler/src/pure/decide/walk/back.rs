@@ -27,7 +27,7 @@ pub(in crate::pure::decide) fn roll_back(
     orders::back(draft, delivery, None)?;
     let confirm = draft
         .tree(&delivery.commit)
-        .map_or(60, |t| t.fleet.config_mgmt.confirm_secs);
+        .map_or(60, |t| delivery.config_mgmt(&t.fleet.config_mgmt).confirm_secs);
     let deadline = after_secs(draft.now(), ConfigMgmt::return_secs(confirm));
     if let Some(walk) = delivery.walk.as_mut() {
         walk.step = Step::Returning { deadline };

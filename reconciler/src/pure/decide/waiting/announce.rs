@@ -1,0 +1,83 @@
+//! Commits that are new become deliveries (DL-1).
+
+use std::collections::BTreeMap;
+
+use meshplan_schemas::ident::DeliveryName;
+use meshplan_schemas::lifecycle::delivery::{Code, State};
+
+use super::RECONCILER;
+use crate::pure::decide::DecideError;
+use crate::pure::decide::draft::Draft;
+use crate::pure::delivery::{Delivery, Transition};
+
+/// Makes a delivery of each new commit, in first-parent order.
+pub(in crate::pure::decide) fn announce(draft: &mut Draft<'_>) -> Result<(), DecideError> {
+    let mut previous = draft
+        .deliveries
+        .values()
+        .max_by_key(|d| d.order)
+        .map(|d| d.commit.clone());
+    for new in draft.known.news {
+        if draft.deliveries.contains_key(&new.commit) {
+            continue;
+        }
+        draft.counters.order += 1;
+        let reason = format!(
+            "the commit is on {}, made from the forge's word",
+            draft.known.settings.branch
+        );
+        let mut delivery = Delivery {
+            commit: new.commit.clone(),
+            repo: draft.known.settings.repo.clone(),
+            name: DeliveryName::new(&draft.known.settings.repo, &new.commit),
+            order: draft.counters.order,
+            previous: previous.replace(new.commit.clone()),
+            subject: new.subject.clone(),
+            author: new.author.clone(),
+            state: State::Proposed,
+            code: Code::Announced,
+            since: draft.now(),
+            reason: reason.clone(),
+            transitions: 1,
+            legs: Vec::new(),
+            skipped: BTreeMap::new(),
+            left_out: BTreeMap::new(),
+            plan: None,
+            walk: None,
+            again: false,
+            allows_removals: new.allows_removals.clone(),
+            person_hold: false,
+            inherited: None,
+            left_behind: BTreeMap::new(),
+            overrides: None,
+        };
+        let facts = vec![
+            ("Delivery".to_owned(), delivery.name.to_string()),
+            ("Subject".to_owned(), new.subject.clone()),
+        ];
+        draft.record(Transition {
+            commit: new.commit.clone(),
+            seq: 0,
+            at: draft.now(),
+            from: None,
+            to: State::Proposed,
+            code: Code::Announced,
+            actor: "forge".to_owned(),
+            reason,
+            facts,
+        });
+        if new.rewritten {
+            let why = "the branch was rewritten: what was delivered before is no longer on it".to_owned();
+            draft.transit(
+                &mut delivery,
+                State::Held,
+                Code::HistoryRewritten,
+                RECONCILER,
+                why,
+                Vec::new(),
+            )?;
+        }
+        draft.put(delivery);
+    }
+    Ok(())
+}

@@ -11,6 +11,7 @@
 //! | [`fleet`] | the made-up fleet of `fleet of N machines` |
 //! | [`host`] | a host that takes its orders, waits, confirms, breaks as it is told, and reports |
 //! | [`rollout`] | what a person says of rollouts |
+//! | [`word`] | a person's word |
 //! | [`world`] | time, and everything that happens in it |
 //! | [`show`] | what the script wants to see |
 

@@ -311,7 +311,7 @@ impl Model for Engine {
         fn looked_ahead(now: &Moment) -> bool {
             let mut hasher = std::hash::DefaultHasher::new();
             now.hash(&mut hasher);
-            hasher.finish() % 16 == 0
+            hasher.finish().is_multiple_of(16)
         }
         fn ends(_: &Engine, now: &Moment) -> bool {
             !looked_ahead(now) || now.comes_to_an_end() != Err(ENDS)

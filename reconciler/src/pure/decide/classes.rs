@@ -259,6 +259,15 @@ pub fn stragglers(walk: &Walk) -> Vec<&MachineRun> {
         .collect()
 }
 
+/// Awaited machines that did not pass, and which the plan or a person left.
+#[must_use]
+pub fn fell_short(walk: &Walk) -> Vec<&MachineRun> {
+    let told = walk.stages.iter().flat_map(|stage| &stage.machines);
+    told.filter(|(id, m)| of(walk, id) == UpdateClass::Required && m.verdict.is_some() && !has_passed(m))
+        .map(|(_, m)| m)
+        .collect()
+}
+
 /// The machines of a delivery that are left behind, as it begins: those that its tree's records say so of.
 pub(super) fn left_behind(tree: &Composed, lagging: &BTreeSet<NodeId>) -> BTreeMap<NodeId, LeftBehind> {
     let nodes = lagging.iter().filter_map(|id| tree.nodes.get(id));

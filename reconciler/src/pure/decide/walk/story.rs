@@ -142,19 +142,27 @@ pub(super) fn over(delivery: &Delivery, ordered: usize, told: usize) -> String {
         .unwrap_or_default();
     let late: Vec<&str> = late.into_iter().map(|m| m.name.as_str()).collect();
     let left: Vec<&str> = delivery.left_behind.values().map(|l| l.name.as_str()).collect();
-    let passed = ordered - late.len();
+    let short = delivery
+        .walk
+        .as_ref()
+        .map(classes::fell_short)
+        .unwrap_or_default();
+    let short: Vec<&str> = short.into_iter().map(|m| m.name.as_str()).collect();
+    let passed = ordered - late.len() - short.len();
+    let who = match (late.is_empty(), short.is_empty()) {
+        (_, false) => "passed".to_owned(),
+        (true, true) => "every machine of the plan passed".to_owned(),
+        (false, true) => "every machine that is awaited passed".to_owned(),
+    };
     let mut said = match (ordered, told) {
         (0, 0) => "accepted; no machine is changed by it".to_owned(),
         (0, told) => format!("{told} new or absent machines get it when they are heard from"),
-        (_, 0) if late.is_empty() => format!("every machine of the plan passed: {passed}"),
-        (_, 0) => format!("every machine that is awaited passed: {passed}"),
-        (_, told) if late.is_empty() => {
-            format!("every machine of the plan passed: {passed}; {told} more get it when heard from")
-        }
-        (_, told) => {
-            format!("every machine that is awaited passed: {passed}; {told} more get it when heard from")
-        }
+        (_, 0) => format!("{who}: {passed}"),
+        (_, told) => format!("{who}: {passed}; {told} more get it when heard from"),
     };
+    if !short.is_empty() {
+        said.push_str(&format!("; did not pass and were left: {}", names(short)));
+    }
     if !late.is_empty() {
         said.push_str(&format!("; told and not confirmed: {}", names(late)));
     }

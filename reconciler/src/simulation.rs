@@ -10,6 +10,7 @@
 //! | [`forge`] | a repository whose commits are files in memory, behind a forge that can be down |
 //! | [`fleet`] | the made-up fleet of `fleet of N machines` |
 //! | [`host`] | a host that takes its orders, waits, confirms, breaks as it is told, and reports |
+//! | [`links`] | sessions that are there or not |
 //! | [`rollout`] | what a person says of rollouts |
 //! | [`word`] | a person's word |
 //! | [`world`] | time, and everything that happens in it |
@@ -23,6 +24,7 @@ pub mod script;
 mod fleet;
 mod forge;
 mod host;
+mod links;
 mod rollout;
 mod show;
 mod signed_list;

@@ -79,6 +79,11 @@ const SQLITE_MIGRATIONS: &[(i64, &str, &str)] = &[
         "rollouts",
         include_str!("../../migrations/sqlite/0004_rollouts.sql"),
     ),
+    (
+        5,
+        "reviews",
+        include_str!("../../migrations/sqlite/0005_reviews.sql"),
+    ),
 ];
 
 /// The store. Cheap to clone; all clones are one.

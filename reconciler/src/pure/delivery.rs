@@ -62,6 +62,9 @@ pub struct Delivery {
     /// The walk, once it has begun.
     #[serde(default)]
     pub walk: Option<Walk>,
+    /// The digest of what an approval of it binds: what its legs change, and under which gate (DL-15).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub binds: Option<Digest>,
     /// A person said `--again`: known-bad does not hold it, and its orders say so.
     #[serde(default)]
     pub again: bool,

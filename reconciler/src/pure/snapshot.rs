@@ -41,6 +41,8 @@ pub struct Snapshot {
     pub connected: BTreeSet<NodeId>,
     /// What failed before (DL-14).
     pub known_bad: BTreeMap<(Scope, Digest), KnownBad>,
+    /// Reviews of the open deliveries' commits.
+    pub reviews: BTreeMap<CommitId, Vec<Review>>,
     /// No new delivery begins (DL-4).
     pub freeze: Option<Freeze>,
     /// What people asked for and is not answered yet, oldest first.
@@ -184,6 +186,17 @@ pub struct Request {
     /// It starts a rollout, with what is other for that one alone (RO-6).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub start: Option<Overrides>,
+}
+
+/// A review of a forge that approves a change (DL-15).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Review {
+    /// Who, as the forge names them.
+    pub by: String,
+    /// When.
+    pub at: Timestamp,
+    /// The digest of what was seen: [`crate::pure::delivery::Delivery::binds`].
+    pub binds: Digest,
 }
 
 /// A freeze of the fleet (DL-4, FR-12).

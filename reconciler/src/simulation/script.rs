@@ -74,6 +74,8 @@ pub enum Does {
     },
     /// A person lifts that.
     Lift,
+    /// Somebody approves what a delivery changes, on the forge.
+    Approve(usize, String),
     /// A person's word about a delivery, by its number.
     Say {
         /// What.
@@ -181,7 +183,7 @@ pub struct ScriptError {
 }
 
 const WORDS: &str = "a step is one of: fleet, merge, advance, clock, power, cut-power, link, cut-link, break, sick, flap, mend, \
-    version, forge, reconciler, go, go-again, hold, stop, withdraw, retry, freeze, lift, start, release, abort, show, why";
+    version, forge, reconciler, go, go-again, hold, stop, withdraw, retry, freeze, lift, approve, start, release, abort, show, why";
 
 impl Script {
     /// Understands a script. Empty lines, lines that begin with `#`, and what comes after [`EXPECTED`] are no steps.
@@ -316,6 +318,13 @@ fn step(line: &str) -> Result<Does, String> {
             };
             let why = why.to_owned();
             Ok(Does::Freeze { time, why })
+        }
+        "approve" => {
+            let (delivery, by) = delivery()?;
+            if by.is_empty() {
+                return Err("`approve N BY`, by whom?".to_owned());
+            }
+            Ok(Does::Approve(delivery, by))
         }
         "lift" if rest.is_empty() => Ok(Does::Lift),
         "lift" => Err("`lift`, and nothing more".to_owned()),

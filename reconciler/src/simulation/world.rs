@@ -3,10 +3,10 @@
 //! Nothing runs by itself: the clock goes from one instant at which something is due to the next, and at each everybody
 //! does what there is to do until nobody has anything left. So a day passes in a moment, and always the same way.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
@@ -23,6 +23,7 @@ use tokio::task::JoinHandle;
 use super::fleet::{AUTHOR_SEED, enrolled, made_up};
 use super::forge::{BRANCH, Files, Forge, REPO, Repo, source_tree};
 use super::host::{Host, Probes};
+use super::links::SimLinks;
 use super::rollout;
 use super::script::{Does, FleetOf, Service, Step, Which};
 use super::show;
@@ -31,7 +32,6 @@ use super::word::Word;
 use crate::edge::activation::Waker;
 use crate::edge::clock::Clock;
 use crate::edge::health::Health;
-use crate::edge::mesh::Links;
 use crate::edge::rollouts::PutAway;
 use crate::edge::store::reports::ReportWriter;
 use crate::edge::store::{Store, StoreError};
@@ -40,7 +40,7 @@ use crate::pass::{Engine, Signers};
 use crate::pure::compose::compose_tree;
 use crate::pure::decide::{Contents, Settings};
 use crate::pure::hearing::Hearing;
-use crate::pure::snapshot::{Request, Verb};
+use crate::pure::snapshot::{Request, Review, Verb};
 
 /// When every rehearsal begins: a Monday morning.
 const BEGINS: &str = "2026-11-30T08:00:00Z";
@@ -63,45 +63,6 @@ pub(super) enum Trouble {
 impl From<StoreError> for Trouble {
     fn from(error: StoreError) -> Self {
         Self::Store(error)
-    }
-}
-
-/// The simulated links: who is there, and what was said to whom.
-#[derive(Debug, Default)]
-struct Said {
-    connected: BTreeSet<NodeId>,
-    looks: Vec<(NodeId, u64)>,
-    published: bool,
-}
-
-/// All clones are one.
-#[derive(Debug, Clone, Default)]
-struct SimLinks {
-    said: Arc<Mutex<Said>>,
-}
-
-impl SimLinks {
-    fn said(&self) -> MutexGuard<'_, Said> {
-        self.said.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Links for SimLinks {
-    fn connected(&self) -> Vec<NodeId> {
-        self.said().connected.iter().copied().collect()
-    }
-
-    fn look(&self, node: NodeId, id: u64) -> bool {
-        let mut said = self.said();
-        let there = said.connected.contains(&node);
-        if there {
-            said.looks.push((node, id));
-        }
-        there
-    }
-
-    fn publish(&self) {
-        self.said().published = true;
     }
 }
 
@@ -257,6 +218,23 @@ impl World {
                 let until = time.and_then(|time| self.now().checked_add(time).ok());
                 let word = Word::of(Verb::Freeze, None).because(why);
                 return self.ask(Word { until, ..word }).await;
+            }
+            Does::Approve(delivery, by) => {
+                let commit = self.forge.numbered(*delivery);
+                let commit = commit.ok_or_else(|| Trouble::Step(format!("there is no commit {delivery}")))?;
+                let seen = self
+                    .store()?
+                    .delivery(&commit.id)
+                    .await?
+                    .and_then(|found| found.binds);
+                let binds = seen.ok_or_else(|| Trouble::Step(format!("{delivery} changes nothing yet")))?;
+                let review = Review {
+                    by: by.clone(),
+                    at: self.now(),
+                    binds,
+                };
+                self.store()?.put_review(&commit.id, &review).await?;
+                self.wake();
             }
             Does::Lift => {
                 return self.ask(Word::of(Verb::Lift, None)).await;

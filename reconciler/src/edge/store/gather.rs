@@ -144,6 +144,15 @@ async fn freeze(tx: &mut Tx) -> Result<Option<Freeze>, StoreError> {
 async fn state(tx: &mut Tx, snapshot: &mut Snapshot) -> Result<(), StoreError> {
     snapshot.freeze = freeze(tx).await?;
 
+    const REVIEWS: &str = "SELECT commit_id, doc FROM reviews WHERE commit_id IN (SELECT commit_id FROM deliveries \
+        WHERE state IN ('proposed', 'held', 'delivering', 'rolling-back')) ORDER BY commit_id, by_whom";
+    let rows: Vec<(String, String)> = tx.rows(REVIEWS, args![]).await?;
+    for (commit, doc) in rows {
+        let place = cell("reviews", "doc", &commit);
+        let of = snapshot.reviews.entry(place.parse(&commit)?).or_default();
+        of.push(place.json(&doc)?);
+    }
+
     let rows: Vec<(String, String)> = tx.rows("SELECT scope, doc FROM accepted", args![]).await?;
     for (scope, doc) in rows {
         let content = cell("accepted", "doc", &scope).json(&doc)?;

@@ -11,7 +11,7 @@ use super::cell::{cell, json};
 use super::db::args;
 use super::{Store, StoreError};
 use crate::pure::delivery::{Delivery, Transition};
-use crate::pure::snapshot::{Nodes, Request};
+use crate::pure::snapshot::{Nodes, Request, Review};
 
 /// Why no delivery goes by a text.
 #[derive(Debug, thiserror::Error)]
@@ -128,6 +128,18 @@ impl Store {
     pub async fn nodes(&self) -> Result<Arc<Nodes>, StoreError> {
         let mut tx = self.db().begin_read().await?;
         self.inner.heard.read(&mut tx).await
+    }
+
+    /// Takes down a review of a commit; a later one of the same person takes its place.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub async fn put_review(&self, commit: &CommitId, review: &Review) -> Result<(), StoreError> {
+        const SQL: &str = "INSERT INTO reviews (commit_id, by_whom, doc) VALUES ($1, $2, $3) \
+            ON CONFLICT (commit_id, by_whom) DO UPDATE SET doc = excluded.doc";
+        let args = args![commit.as_str(), review.by.as_str(), json(review)?];
+        self.db().run(SQL, args).await?;
+        Ok(())
     }
 
     /// Takes down what a person asks for; the same id again changes nothing.

@@ -2,6 +2,7 @@
 
 mod answers;
 mod apart;
+mod approvals;
 mod beside;
 mod budget;
 mod classes;

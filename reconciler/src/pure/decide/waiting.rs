@@ -23,6 +23,7 @@ use beside::{in_the_way, leave_to_others};
 use plan::{gate_facts, new_walk, plan_for};
 
 mod announce;
+mod approvals;
 mod away;
 mod beside;
 mod former_checks;
@@ -152,6 +153,7 @@ fn judge_newest(draft: &mut Draft<'_>, delivery: &mut Delivery) -> Result<(), De
     }
     let plan = plan_for(&tree, &delivery.legs);
     delivery.plan = plan.map(|plan| plan.name.clone());
+    delivery.binds = Some(approvals::binding(&delivery.legs, &tree, plan)?);
     let held = hold(draft, delivery, &tree, plan, &diff);
     match (delivery.state, held) {
         (State::Held, Some(_)) => return Ok(()),
@@ -368,16 +370,10 @@ fn hold(
             );
             return Some((Code::MergedUnchecked, reason));
         }
-        if plan.approvals > 0 {
-            let reason = format!(
-                "the plan {} wants {} approvals and the forge has none",
-                plan.name, plan.approvals
-            );
-            return Some((Code::Approvals, reason));
-        }
     }
     let bounds = bounds(draft, delivery, plan);
-    former_checks::hold(draft, tree)
+    approvals::hold(draft, delivery, &bounds)
+        .or_else(|| former_checks::hold(draft, tree))
         .or_else(|| removals::hold(draft, delivery, tree, &bounds))
         .or_else(|| away::shut_window(draft, tree, plan, &bounds))
         .or_else(|| away::hold(draft, delivery, tree, plan))
@@ -396,7 +392,7 @@ fn opens_by_itself(code: Code) -> bool {
     matches!(
         code,
         // Whatever froze the fleet: it does not any more.
-        Code::Absent | Code::Window | Code::Freeze | Code::RetireGate | Code::Signatures
+        Code::Absent | Code::Window | Code::Freeze | Code::Approvals | Code::RetireGate | Code::Signatures
     )
 }
 
@@ -441,6 +437,7 @@ pub(super) fn begin_on_word(
         BTreeSet::new()
     };
     let plan = plan_for(&tree, &delivery.legs).cloned();
+    delivery.binds = Some(approvals::binding(&delivery.legs, &tree, plan.as_ref())?);
     keep_former(draft, &diff)?;
     // Who says go while the window is shut means now.
     let windows = match delivery.code {
@@ -469,6 +466,7 @@ pub(super) fn begin_on_word(
     classes::begin(delivery, &tree);
     let old = name_old_hosts(draft, delivery, &tree);
     let mut facts = gate_facts(&tree, delivery, plan.as_ref());
+    facts.extend(approvals::facts(draft, delivery));
     facts.extend(former_checks::facts(draft, &tree));
     facts.extend(removals::fact(draft, delivery, &tree));
     facts.extend(old);
@@ -524,6 +522,7 @@ fn begin(
         |p| format!("the plan {}", p.name),
     );
     let mut facts = gate_facts(tree, delivery, plan);
+    facts.extend(approvals::facts(draft, delivery));
     facts.extend(former_checks::facts(draft, tree));
     facts.extend(going);
     facts.extend(old);

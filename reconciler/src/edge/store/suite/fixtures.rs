@@ -66,6 +66,7 @@ pub(super) fn delivery(n: u8, state: State) -> Delivery {
         inherited: None,
         left_behind: BTreeMap::new(),
         overrides: None,
+        binds: None,
     }
 }
 

@@ -29,7 +29,7 @@ fn at_rest() -> World {
     world
 }
 
-// holds: DL-3
+// holds: DL-3, B27
 #[test]
 fn scopes_that_share_no_machine_walk_side_by_side() {
     let mut world = at_rest();

@@ -40,6 +40,8 @@ pub(super) struct SimHost {
     pub(super) epoch_state: Option<(u64, EpochState, String)>,
     pub(super) lost_link: bool,
     pub(super) counter: u64,
+    /// How often a unit of it died and was started again.
+    pub(super) restarts: u64,
     /// What went back, and from what.
     pub(super) rollbacks: Vec<(ModuleName, Digest)>,
     pub(super) version: Version,
@@ -58,6 +60,7 @@ impl SimHost {
             epoch_state: None,
             lost_link: false,
             counter: 0,
+            restarts: 0,
             rollbacks: Vec::new(),
             version: Version::new(0, 1, 0),
             windows: Vec::new(),
@@ -190,7 +193,7 @@ impl SimHost {
             left_out: vec![],
             capabilities: vec![],
             probes: vec![],
-            restarts: 0,
+            restarts: self.restarts,
             links: vec![],
             filters: vec![],
             rollbacks: (self.rollbacks.iter())

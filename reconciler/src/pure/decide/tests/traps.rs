@@ -387,3 +387,127 @@ fn waves_are_a_share_of_all_that_the_stage_began_with() {
     let sizes: Vec<usize> = walk.stages.iter().map(|s| s.machines.len()).collect();
     assert_eq!(sizes, [1, 2, 2, 2, 2]);
 }
+
+// holds: B22
+#[test]
+fn a_very_first_commit_that_fails_is_mended_by_the_next() {
+    let mut world = World::empty(3);
+    set(&mut world, 1, Behaviour::Fails);
+    let first = world.merge(tree(3, "bad", &[("web", "bad")]));
+    world.run(100);
+    assert_eq!(
+        world.state(&first),
+        State::RolledBack,
+        "{:?}",
+        world.codes(&first)
+    );
+    let second = world.merge(tree(3, "one", &[("web", "one")]));
+    world.run(200);
+    assert_eq!(
+        world.state(&second),
+        State::Delivered,
+        "{:?}",
+        world.codes(&second)
+    );
+    for n in 1..=3 {
+        assert_eq!(world.runs(n, "web").as_deref(), Some("one"));
+    }
+}
+
+// holds: B22
+#[test]
+fn what_was_taken_back_leaves_no_mark_on_what_comes_next() {
+    let mut world = World::at_rest(3);
+    set(&mut world, 1, Behaviour::Fails);
+    let bad = world.merge(tree(3, "bad", &[("web", "one")]));
+    world.run(100);
+    assert_eq!(world.state(&bad), State::RolledBack);
+    let good = world.merge(tree(3, "two", &[("web", "two")]));
+    world.run(200);
+    assert_eq!(world.state(&good), State::Delivered);
+    assert_eq!(world.archive[&good].walk.as_ref().unwrap().abort_cause, None);
+}
+
+// holds: B22
+#[test]
+fn a_former_content_that_has_gone_bad_by_itself_keeps_nobody_from_moving_off_it() {
+    let mut world = World::at_rest(3);
+    // Whatever n1 is given goes back: the canary fails, and so does the way back.
+    set(&mut world, 1, Behaviour::TakesNothing);
+    let bad = world.merge(tree(3, "one", &[("web", "bad")]));
+    world.run(100);
+    assert_eq!(world.codes(&bad).last().unwrap(), "held (roll-back-failed)");
+    set(&mut world, 1, Behaviour::Good);
+    let next = world.merge(tree(3, "one", &[("web", "three")]));
+    world.run(200);
+    assert_eq!(world.state(&next), State::Delivered, "{:?}", world.codes(&next));
+    assert_eq!(world.state(&bad), State::Superseded);
+}
+
+// holds: B27
+#[test]
+fn two_commits_on_the_same_machines_end_once_each_and_every_machine_on_the_newest() {
+    for overlap in [2, 12, 40] {
+        let mut world = World::at_rest(3);
+        let first = world.merge(tree(3, "two", &[("web", "two")]));
+        world.run(overlap);
+        let second = world.merge(tree(3, "three", &[("web", "three")]));
+        world.run(400);
+        for commit in [&first, &second] {
+            let of = world.transitions.iter().filter(|t| t.commit == *commit);
+            assert_eq!(
+                of.filter(|t| t.to.is_final()).count(),
+                1,
+                "{:?}",
+                world.codes(commit)
+            );
+        }
+        for n in 1..=3 {
+            assert_eq!(world.runs(n, "web").as_deref(), Some("three"));
+            assert!(world.policy(n).unwrap().contains("\"three\""));
+        }
+    }
+}
+
+// holds: B24
+#[test]
+fn a_canary_of_which_nothing_is_known_since_the_order_does_not_pass() {
+    // It takes the order and says nothing more; or what it said was said before the order; or nothing is heard at all.
+    for silent_after in [1, 3] {
+        let mut world = World::at_rest(3);
+        let commit = world.merge(tree(3, "one", &[("web", "two")]));
+        world.run(silent_after);
+        world.switch_off(1);
+        world.run(200);
+        assert_eq!(world.codes(&commit)[2], "rolling-back (silent)");
+        assert_eq!(world.runs(2, "web").as_deref(), Some("one"));
+    }
+    let mut world = World::at_rest(3);
+    let stale = world.snapshot.nodes[&node(1)].report.clone().unwrap();
+    world.switch_off(1);
+    let commit = world.merge(tree(3, "one", &[("web", "two")]));
+    for _ in 0..200 {
+        // An old report that is heard again and again is no news.
+        world.hear(stale.clone());
+        world.run(1);
+    }
+    assert_eq!(world.codes(&commit)[2], "rolling-back (silent)");
+}
+
+// holds: B24
+#[test]
+fn a_unit_that_dies_and_is_started_again_does_not_pass_however_well_it_looks_between() {
+    let mut world = World::at_rest(3);
+    let commit = world.merge(tree(3, "one", &[("web", "two")]));
+    for second in 0..200 {
+        world.hosts.get_mut(&node(1)).unwrap().restarts = second / 2;
+        world.run(1);
+    }
+    assert_eq!(
+        world.state(&commit),
+        State::RolledBack,
+        "{:?}",
+        world.codes(&commit)
+    );
+    assert_eq!(world.runs(2, "web").as_deref(), Some("one"));
+}

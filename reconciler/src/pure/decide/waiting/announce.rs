@@ -44,6 +44,7 @@ pub(in crate::pure::decide) fn announce(draft: &mut Draft<'_>) -> Result<(), Dec
             left_out: BTreeMap::new(),
             plan: None,
             walk: None,
+            binds: None,
             again: false,
             allows_removals: new.allows_removals.clone(),
             person_hold: false,

@@ -156,7 +156,13 @@ fn judge_newest(draft: &mut Draft<'_>, delivery: &mut Delivery) -> Result<(), De
     delivery.binds = Some(approvals::binding(&delivery.legs, &tree, plan)?);
     let held = hold(draft, delivery, &tree, plan, &diff);
     match (delivery.state, held) {
-        (State::Held, Some(_)) => return Ok(()),
+        // It stays held; what it waits for may be less by now, and is said as it is.
+        (State::Held, Some((code, reason))) => {
+            if code == delivery.code {
+                delivery.reason = reason;
+            }
+            return Ok(());
+        }
         // Held by a cause that goes by itself, and it has gone; any other waits for a person.
         (State::Held, None) if !opens_by_itself(delivery.code) => return Ok(()),
         (_, Some((code, reason))) => {

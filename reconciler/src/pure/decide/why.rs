@@ -60,7 +60,7 @@ pub fn why(delivery: &Delivery, in_the_way: Option<&Delivery>, now: Timestamp) -
             why.waits_for = match delivery.code {
                 Code::Freeze if !frozen => format!("a person: {}", delivery.reason),
                 Code::Absent => format!("machines that are away: {}", delivery.reason),
-                Code::Window | Code::Freeze => delivery.reason.clone(),
+                Code::Window | Code::Freeze | Code::Approvals => delivery.reason.clone(),
                 _ => format!("a person: {}", delivery.reason),
             };
             why.rule = format!("{} ({})", why.rule, delivery.code);
@@ -69,6 +69,7 @@ pub fn why(delivery: &Delivery, in_the_way: Option<&Delivery>, now: Timestamp) -
                 Code::Freeze if frozen => {
                     "it begins by itself then; with a go it begins in spite of that".to_owned()
                 }
+                Code::Approvals => "it begins with the approvals that are missing, or with a go".to_owned(),
                 Code::Freeze => "a commit that mends it, once the freeze is lifted".to_owned(),
                 _ => "go, retry, withdraw, or a newer commit".to_owned(),
             };

@@ -342,7 +342,7 @@ fn number(name: &str, otherwise: usize) -> usize {
 // holds: RO-9
 #[test]
 fn in_every_order_of_events_up_to_a_depth_the_invariants_hold() {
-    let depth = number("MESHPLAN_MODEL_DEPTH", 4);
+    let depth = number("MESHPLAN_MODEL_DEPTH", 5);
     let checked = Engine::new(None, None)
         .checker()
         .threads(2)

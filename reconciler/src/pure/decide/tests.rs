@@ -9,6 +9,7 @@ mod guards;
 mod host;
 mod model;
 mod proven;
+mod reversal;
 mod sizes;
 mod stories;
 mod traps;

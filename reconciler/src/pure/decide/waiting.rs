@@ -23,6 +23,7 @@ use plan::{gate_facts, new_walk, plan_for};
 mod away;
 mod beside;
 mod former_checks;
+mod lasting;
 mod old_hosts;
 pub(super) mod plan;
 mod removals;
@@ -523,6 +524,7 @@ pub(super) fn begin_on_word(
     let mut facts = gate_facts(&tree, delivery, plan.as_ref());
     facts.extend(former_checks::facts(draft, &tree));
     facts.extend(removals::fact(draft, delivery, &tree));
+    facts.extend(lasting::facts(draft, delivery, &tree));
     facts.extend(old);
     facts.extend(orders::list(draft, delivery, &tree)?);
     draft.transit(
@@ -578,6 +580,7 @@ fn begin(
     let mut facts = gate_facts(tree, delivery, plan);
     facts.extend(former_checks::facts(draft, tree));
     facts.extend(going);
+    facts.extend(lasting::facts(draft, delivery, tree));
     facts.extend(old);
     facts.extend(list);
     draft.transit(

@@ -5,7 +5,6 @@ use std::ops::Range;
 
 use meshplan_schemas::document::FleetFile;
 use meshplan_schemas::document::fleet::SignedCommits;
-use meshplan_schemas::document::module::ModuleFile;
 use meshplan_schemas::document::plan::{ConfirmBy, PlanFile, Rewritten};
 use meshplan_schemas::document::read::At;
 use meshplan_schemas::finding::{Finding, Source};
@@ -24,11 +23,6 @@ pub(super) fn check(documents: &Documents, findings: &mut Vec<Finding>) {
     for document in documents.plans.values() {
         if let Some((source, file)) = read(Some(document)) {
             plan(file, &mut |span, what| say(source, span, what));
-        }
-    }
-    for folder in documents.modules.values() {
-        if let Some((source, file)) = read(folder.document.as_ref()) {
-            module(file, &mut |span, what| say(source, span, what));
         }
     }
     if let Some((source, file)) = read(documents.retired.as_ref())
@@ -102,17 +96,6 @@ fn plan(file: &PlanFile, say: &mut impl FnMut(&Range<usize>, &str)) {
         }
         if stage.spread_links.value {
             say(&stage.spread_links.span, "`spread_links` is");
-        }
-    }
-}
-
-fn module(file: &ModuleFile, say: &mut impl FnMut(&Range<usize>, &str)) {
-    for entry in file.entries() {
-        if let Some(at) = entry.common().not_reversible() {
-            say(&at.span, "`not_reversible` is");
-        }
-        if let Some(at) = entry.common().forward_only() {
-            say(&at.span, "`forward_only` is");
         }
     }
 }

@@ -217,3 +217,130 @@ fn fitted(content: ModuleContent, mut resources: Vec<Resource>) -> ModuleContent
         ..content
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn file(name: &str, path: &str, restarts: &[&str]) -> Resource {
+        let mut spec = json!({ "path": path, "content": { "text": "x" }, "mode": "0644" });
+        if !restarts.is_empty() {
+            spec["restarts"] = json!(restarts);
+        }
+        Resource {
+            name: name.parse().unwrap(),
+            kind: "file".to_owned(),
+            spec,
+            forward_only: None,
+            not_reversible: None,
+        }
+    }
+
+    fn forward(name: &str, path: &str, restarts: &[&str]) -> Resource {
+        Resource {
+            forward_only: Some(true),
+            ..file(name, path, restarts)
+        }
+    }
+
+    fn content(mode: Mode, resources: Vec<Resource>) -> Arc<ModuleContent> {
+        Arc::new(ModuleContent {
+            module: resources[0].name.module.clone(),
+            mode,
+            after: vec!["base".parse().unwrap()],
+            on_policy_change: vec!["server".parse().unwrap(), "schema".parse().unwrap()],
+            requires: Vec::new(),
+            resources,
+        })
+    }
+
+    fn ways(
+        of: Vec<(&str, Option<Arc<ModuleContent>>, Option<Arc<ModuleContent>>)>,
+    ) -> BTreeMap<ModuleName, Way> {
+        of.into_iter()
+            .map(|(name, former, newer)| (name.parse().unwrap(), Way { former, newer }))
+            .collect()
+    }
+
+    fn names(restored: &BTreeMap<ModuleName, Restored>, module: &str) -> Vec<String> {
+        let content = &restored[&module.parse::<ModuleName>().unwrap()].content;
+        content.resources.iter().map(|r| r.name.to_string()).collect()
+    }
+
+    // holds: DL-7
+    #[test]
+    fn what_stays_stands_where_it_stood_and_names_only_what_is_there() {
+        let apply = |resources| Some(content(Mode::Apply, resources));
+        let former = vec![
+            file("web.first", "/first", &[]),
+            file("web.last", "/last", &["first"]),
+        ];
+        let newer = vec![
+            file("web.first", "/first", &[]),
+            forward("web.schema", "/schema", &["server", "first"]),
+            file("web.server", "/server", &[]),
+            file("web.last", "/last", &["server"]),
+        ];
+        let ways = ways(vec![("web", apply(former), apply(newer))]);
+        let restored = restored(&ways, |_| true);
+        assert_eq!(names(&restored, "web"), ["web.first", "web.schema", "web.last"]);
+        let content = &restored.values().next().unwrap().content;
+        assert_eq!(content.resources[1].spec["restarts"], json!(["first"]));
+        assert_eq!(
+            content.resources[2].spec["restarts"],
+            json!(["first"]),
+            "as it is proven"
+        );
+        let on_policy_change: Vec<&str> = content.on_policy_change.iter().map(|id| id.as_str()).collect();
+        assert_eq!(on_policy_change, ["schema"]);
+    }
+
+    // holds: DL-7, HR-6
+    #[test]
+    fn a_thing_that_moved_is_the_same_thing_and_has_one_owner() {
+        let apply = |resources| Some(content(Mode::Apply, resources));
+        // From an ordinary resource to a marked one of another module: that keeps it.
+        let former = || apply(vec![file("web.a", "/x", &[]), file("web.b", "/b", &[])]);
+        let db = |resources| apply(resources);
+        let moved = ways(vec![
+            ("web", former(), apply(vec![file("web.b", "/b", &[])])),
+            (
+                "db",
+                db(vec![file("db.own", "/own", &[])]),
+                db(vec![file("db.own", "/own", &[]), forward("db.x", "/x", &[])]),
+            ),
+        ]);
+        let restored = restored(&moved, |_| true);
+        assert_eq!(names(&restored, "web"), ["web.b"]);
+        assert_eq!(names(&restored, "db"), ["db.own", "db.x"]);
+
+        // From a marked one to an ordinary one: what it became stays, under its new name.
+        let moved = ways(vec![(
+            "web",
+            apply(vec![forward("web.a", "/x", &[])]),
+            apply(vec![file("web.c", "/x", &["c"])]),
+        )]);
+        assert_eq!(names(&super::restored(&moved, |_| true), "web"), ["web.c"]);
+    }
+
+    // holds: DL-7
+    #[test]
+    fn what_is_left_of_a_module_that_came_waits_for_nobody_and_what_is_only_looked_at_did_nothing() {
+        let newer = |mode| {
+            let resources = vec![
+                file("web.conf", "/conf", &[]),
+                forward("web.schema", "/schema", &[]),
+            ];
+            Some(content(mode, resources))
+        };
+        let came = ways(vec![("web", None, newer(Mode::Apply))]);
+        let restored = restored(&came, |_| true);
+        assert_eq!(names(&restored, "web"), ["web.schema"]);
+        assert_eq!(restored.values().next().unwrap().content.after, []);
+        let looked_at = ways(vec![("web", None, newer(Mode::Observe))]);
+        assert!(super::restored(&looked_at, |_| true).is_empty());
+        assert!(super::restored(&came, |_| false).is_empty(), "it never did it");
+    }
+}

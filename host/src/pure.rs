@@ -9,6 +9,7 @@ pub mod commit_confirm;
 pub mod confirm;
 pub mod duties;
 pub mod epoch_choice;
+pub mod forward;
 pub mod inverse;
 pub mod known_bad;
 pub mod link_monitor;

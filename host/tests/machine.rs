@@ -9,6 +9,8 @@
 
 #[path = "machine/crash.rs"]
 mod crash;
+#[path = "machine/forward.rs"]
+mod forward;
 #[cfg(feature = "failpoints")]
 #[path = "machine/killed.rs"]
 mod killed;

@@ -14,6 +14,7 @@ pub mod bundles;
 pub mod containers;
 pub mod net;
 pub mod programs;
+pub mod reversal;
 mod wire_table;
 
 /// One resource of a declaration.
@@ -25,6 +26,28 @@ pub struct Resource {
     pub kind: String,
     /// The kind's fields.
     pub spec: serde_json::Value,
+    /// Whether a roll-back leaves it as it is; none where the kind's own rule holds ([`reversal`]).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub forward_only: Option<bool>,
+    /// Why it cannot be undone, where somebody says so (HR-5).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub not_reversible: Option<String>,
+}
+
+impl Resource {
+    /// What it has on the machine that only one resource may have: its path, or its kind and name.
+    #[must_use]
+    pub fn place(&self) -> String {
+        let text = |key: &str| self.spec.get(key).and_then(serde_json::Value::as_str);
+        match text("path") {
+            Some(path) => path.to_owned(),
+            None => {
+                let name = ["name", "unit", "interface", "key"].into_iter().find_map(text);
+                let name = name.map_or_else(|| self.name.to_string(), str::to_owned);
+                format!("{} {name}", self.kind)
+            }
+        }
+    }
 }
 
 /// Declares the kinds: each with its word and its fields.
@@ -150,14 +173,20 @@ pub enum KindError {
 }
 
 impl Kind {
-    /// The resource of a declaration.
+    /// The resource of a declaration, without a mark.
     ///
     /// # Errors
     /// The fields cannot be written as JSON, which does not happen for these types.
     pub fn into_resource(self, name: ResourceName) -> Result<Resource, serde_json::Error> {
         let kind = self.word().to_owned();
         let spec = self.spec()?;
-        Ok(Resource { name, kind, spec })
+        Ok(Resource {
+            name,
+            kind,
+            spec,
+            forward_only: None,
+            not_reversible: None,
+        })
     }
 
     /// The path on the machine that only one resource may have (HR-6); none for what is no path. What else only one

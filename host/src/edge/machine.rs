@@ -15,6 +15,7 @@
 //! Invariant: one window at a time, and no target is touched outside of one but to put drift right.
 
 mod apply;
+mod forward;
 mod policy;
 mod repair;
 mod room;

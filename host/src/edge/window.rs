@@ -10,6 +10,7 @@
 //! | `blobs/<digest>` | the bytes of what was there before | before the window opens |
 //! | `journal.json` | the way back, in a frozen vocabulary | before the window opens |
 //! | `window.json` | what it is about, deadlines, boot id | before it opens; once more when armed |
+//! | `forward.json` | what does not go back | after it opened, before the first change |
 //! | `ledger.json` | the ledger as it will be | when the last act is done |
 //! | `verdict.json` | confirmed or reverted; only the first can make it | at the end |
 
@@ -24,6 +25,7 @@ use super::disk::{Disk, DiskError, NewFile, Owner, atomic};
 use super::ledger::{blob, json, path_of, put_own};
 use crate::pure::commit_confirm::{FoundVerdict, Standing, TakenBack, Verdict, WINDOW_VERSION};
 pub use crate::pure::commit_confirm::{Order, Window, WindowState};
+use crate::pure::forward::Forward;
 use crate::pure::inverse::{JOURNAL_VERSION, Journal};
 
 /// What was taken back last.
@@ -134,6 +136,29 @@ pub fn update(state: &dyn Disk, window: &Window) -> Result<(), DiskError> {
 /// The disk.
 pub fn keep_ledger(state: &dyn Disk, bytes: &[u8]) -> Result<(), DiskError> {
     put_own(state, &path_of("/window/ledger.json"), bytes)
+}
+
+/// Keeps what does not go back, before anything is changed.
+///
+/// # Errors
+/// The disk.
+pub fn keep_forward(state: &dyn Disk, forward: &Forward) -> Result<(), DiskError> {
+    if forward.is_empty() {
+        return Ok(());
+    }
+    put_own(state, &path_of("/window/forward.json"), &json(forward))
+}
+
+/// What does not go back; none where all does.
+///
+/// # Errors
+/// The disk could not tell.
+pub fn kept_forward(state: &dyn Disk) -> Result<Option<Forward>, DiskError> {
+    let kept = read(state, "/window/forward.json")?;
+    if kept == Some(None) {
+        tracing::error!("what goes only forward in this window cannot be read; it stays and counts as drift");
+    }
+    Ok(kept.flatten())
 }
 
 /// The ledger as it will be; none when the window does not change it.

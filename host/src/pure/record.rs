@@ -31,6 +31,13 @@ pub struct Ledger {
     pub made: BTreeSet<TargetPath>,
     /// The effective policy in use, none before the first.
     pub policy: Option<PolicyRecord>,
+    /// Resources of the confirmed declaration that go only forward (DL-7).
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub forward_only: BTreeSet<ResourceName>,
+    /// Resources that a declaration which went back left as it had made them, or gone, for they go only forward: the
+    /// confirmed one has them otherwise, and that is no drift.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub ahead: BTreeSet<ResourceName>,
 }
 
 impl Default for Ledger {
@@ -43,6 +50,8 @@ impl Default for Ledger {
             held: BTreeMap::new(),
             made: BTreeSet::new(),
             policy: None,
+            forward_only: BTreeSet::new(),
+            ahead: BTreeSet::new(),
         }
     }
 }

@@ -12,7 +12,7 @@ use meshplan_schemas::document::fleet::ConfigMgmt;
 use meshplan_schemas::document::plan::{Amount, Budget, Select};
 use meshplan_schemas::epoch::Targeting;
 use meshplan_schemas::fleet_list::UpdateClass;
-use meshplan_schemas::ident::{CommitId, DeliveryName, NodeId, NodeName, PlanName};
+use meshplan_schemas::ident::{CommitId, DeliveryName, NodeId, NodeName, PlanName, ResourceName};
 use meshplan_schemas::lifecycle::delivery::{Code, InvalidTransition, State, check};
 use meshplan_schemas::maintenance::Window;
 use serde::{Deserialize, Serialize};
@@ -217,6 +217,9 @@ pub struct Walk {
     /// What caused the roll-back.
     #[serde(default)]
     pub abort_cause: Option<AbortCause>,
+    /// What the roll-back left as it is because it goes only forward, and on how many machines (DL-7).
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub stays: BTreeMap<ResourceName, usize>,
     /// After the roll-back's deadline: machines that do not have the former content yet.
     #[serde(default)]
     pub outstanding: Vec<NodeName>,

@@ -21,6 +21,7 @@ use crate::kinds::{self, Wanted};
 use crate::pure::apply_plan::{Plan, Step, Sweep, SweepHow, Write};
 use crate::pure::commit_confirm::WINDOW_VERSION;
 use crate::pure::confirm::Reason;
+use crate::pure::forward;
 use crate::pure::inverse::{Before, Place, journal};
 use crate::pure::observed::Observed;
 use crate::pure::outcome::line;
@@ -78,6 +79,8 @@ impl Machine {
         }
         let mut next = book.clone();
         next.held.clone_from(&survey.plan.holds);
+        next.forward_only = forward::marked(declaration, &book);
+        next.ahead.clear();
         next.confirmed = Some(Confirmed {
             sequence: declaration.sequence,
             digest,
@@ -108,7 +111,7 @@ impl Machine {
             confirm_deadline: None,
             state: WindowState::Applying,
         };
-        if let Some(why) = self.begin(&survey, &window)? {
+        if let Some(why) = self.begin(&survey, &window, &next.forward_only)? {
             let lines = lines
                 .into_iter()
                 .chain(not_attempted(&survey.plan.steps, &why))
@@ -184,11 +187,17 @@ impl Machine {
     }
 
     /// Makes sure of the room, keeps originals and before images, opens the window; says why not.
-    fn begin(&mut self, survey: &Survey, window: &Window) -> Result<Option<String>, MachineError> {
+    fn begin(
+        &mut self,
+        survey: &Survey,
+        window: &Window,
+        marked: &BTreeSet<ResourceName>,
+    ) -> Result<Option<String>, MachineError> {
         let (befores, blobs) = match self.before(&survey.plan) {
             Ok(kept) => kept,
             Err(why) => return Ok(Some(why)),
         };
+        let (befores, forward) = forward::take_out(befores, &survey.plan, &self.book(), marked);
         let mut need = room::Need::default();
         for step in &survey.plan.steps {
             if let Step::Write(write) = step
@@ -209,7 +218,8 @@ impl Machine {
         }
         let opened = room::reserve(self.state())
             .and_then(|()| self.keep_originals(&survey.plan))
-            .and_then(|()| window::open(self.state(), window, &journal(befores), &blobs));
+            .and_then(|()| window::open(self.state(), window, &journal(befores), &blobs))
+            .and_then(|()| window::keep_forward(self.state(), &forward));
         self.open_window(window, opened)
     }
 
@@ -471,7 +481,8 @@ impl Machine {
         let lines = lines.into_iter().map(|old| {
             let undone = back.iter().find(|new| new.name == old.name);
             match (old.outcome, undone) {
-                (_, Some(new)) if new.outcome == Outcome::Failed => new.clone(),
+                // What could not be put back, and what stays for it goes only forward.
+                (_, Some(new)) if matches!(new.outcome, Outcome::Failed | Outcome::Kept) => new.clone(),
                 (Outcome::Failed | Outcome::Refused | Outcome::Skipped, _) | (_, None) => old,
                 (_, Some(_)) => line(
                     &old.name,

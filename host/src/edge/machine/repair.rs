@@ -64,6 +64,15 @@ impl Machine {
         let mut next = book.clone();
         for step in &survey.plan.steps {
             let write = match step {
+                Step::Write(write) if book.ahead.contains(&write.record.name) => {
+                    let why = format!(
+                        "it goes only forward, and a declaration that was taken back left it so: {}",
+                        write.what
+                    );
+                    let (name, asked) = (&write.record.name, write.record.asked);
+                    applied.lines.push(line(name, Outcome::Kept, why, Some(asked)));
+                    continue;
+                }
                 Step::Write(write) => write,
                 Step::Fail {
                     name,

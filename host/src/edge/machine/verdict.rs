@@ -173,6 +173,9 @@ impl Machine {
                 *entry = new;
             }
         }
+        for stays in self.leave_forward()? {
+            lines.entry(stays.name.clone()).or_insert(stays);
+        }
         self.due = Due::WalkBack;
         self.note_taken_back();
         match barred {

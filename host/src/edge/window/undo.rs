@@ -41,17 +41,20 @@ pub fn walk(root: &dyn Disk, state: &dyn Disk, journal: &Journal) -> Vec<Undone>
     .collect()
 }
 
+/// Whether what stands at a path is what an act leads to.
+#[must_use]
+pub fn is_as_before(there: &Observed, act: &UndoAct) -> bool {
+    match there {
+        Observed::Absent => *act == UndoAct::Remove,
+        there => there.thing().is_some_and(|thing| act_to(Some(&thing)) == *act),
+    }
+}
+
 fn act(disk: &dyn Disk, state: &dyn Disk, entry: &Entry) -> Result<(), DiskError> {
     let path = &entry.path;
     atomic::clear_beside(disk, path)?;
     let there = observe(disk, path);
-    let as_before = match &there {
-        Observed::Absent => entry.act == UndoAct::Remove,
-        there => there
-            .thing()
-            .is_some_and(|thing| act_to(Some(&thing)) == entry.act),
-    };
-    if as_before {
+    if is_as_before(&there, &entry.act) {
         return Ok(());
     }
     let is_folder = matches!(disk.stat(path)?, Some(stat) if stat.sort == Sort::Directory);

@@ -23,7 +23,10 @@ pub(super) fn content(
     let document = &module.file;
     let mut resources: Vec<Resource> = Vec::new();
     for entry in document.entries() {
-        let id = entry.common().id().value.clone();
+        let common = entry.common();
+        let id = common.id().value.clone();
+        let forward_only = common.forward_only().map(|at| at.value);
+        let not_reversible = common.not_reversible().map(|at| at.value.0.clone());
         let kinds = match entry {
             Entry::File(r) => vec![(id, Kind::File(file(module, r, &mut render)?))],
             Entry::Directory(r) => vec![(id, Kind::Directory(directory(r)))],
@@ -36,7 +39,12 @@ pub(super) fn content(
         };
         resources.extend(kinds.into_iter().filter_map(|(id, kind)| {
             let module = name.clone();
-            kind.into_resource(ResourceName { module, id }).ok()
+            let resource = kind.into_resource(ResourceName { module, id }).ok()?;
+            Some(Resource {
+                forward_only,
+                not_reversible: not_reversible.clone(),
+                ..resource
+            })
         }));
     }
     Ok(ModuleContent {

@@ -19,11 +19,14 @@ use crate::pure::guard::{Guard, stands};
 use crate::pure::journal::HEAD;
 use crate::pure::scope::Scope;
 use crate::pure::snapshot::{ContentRef, StandingEpoch};
+pub(super) use back::{back, back_again};
 use declarations::{Urgency, declare, policy_on};
-use epochs::{Aborted, abort, release};
+use epochs::release;
 
+mod back;
 mod declarations;
 mod epochs;
+mod restored;
 
 /// Signs the list forward when it is a leg: the list goes first and only forward (DL-3). The facts for the note: its
 /// revision, and the head itself where it changes who signs or where hosts find us (DL-9).
@@ -199,6 +202,7 @@ fn assign_after(
     machines: &BTreeSet<NodeId>,
 ) -> Result<BTreeSet<NodeId>, DecideError> {
     let mut declared = BTreeSet::new();
+    back::settle(draft, delivery, machines)?;
     for leg in &delivery.legs {
         let nodes = leg.nodes.iter().filter(|(id, _)| machines.contains(id));
         for (id, content) in after(draft, delivery, leg, tree, nodes)? {
@@ -375,102 +379,4 @@ pub(super) fn again(
         _ => 0,
     };
     Ok(Sent { sequence, epoch })
-}
-
-/// The former content once more, to machines that went back to what it was to take away.
-pub(super) fn back_again(
-    draft: &mut Draft<'_>,
-    delivery: &mut Delivery,
-    nodes: &BTreeSet<NodeId>,
-) -> Result<(), DecideError> {
-    let of = |pick: fn(&Reached) -> u64| -> BTreeSet<NodeId> {
-        let reached = delivery.walk.iter().flat_map(|w| &w.reached);
-        reached
-            .filter(|(id, r)| nodes.contains(id) && pick(r) > 0)
-            .map(|(id, _)| *id)
-            .collect()
-    };
-    let (declared, addressed) = (of(|r| r.return_sequence), of(|r| r.return_epoch));
-    let sequence = declare(draft, delivery, &declared, Urgency::Urgent)?;
-    // Where a newer epoch stands, the former policy is that one's business.
-    let newest = draft.epochs.first().map_or(0, |e| e.epoch);
-    let ours = delivery.walk.as_ref().is_some_and(|w| w.epoch == newest);
-    let aborted = if addressed.is_empty() || !ours {
-        Aborted::default()
-    } else {
-        abort(draft, delivery)?
-    };
-    let Some(walk) = delivery.walk.as_mut() else {
-        return Ok(());
-    };
-    for (id, entry) in &mut walk.reached {
-        if declared.contains(id) {
-            entry.return_sequence = sequence;
-        }
-        if let Some(epoch) = aborted.for_node(*id)
-            && entry.return_epoch > 0
-        {
-            entry.return_epoch = epoch;
-        }
-    }
-    Ok(())
-}
-
-/// Orders the proven content again on every machine that was reached, under newer numbers (DL-7): of all legs, or of
-/// these alone. The machines that got another declaration by it.
-pub(super) fn back(
-    draft: &mut Draft<'_>,
-    delivery: &mut Delivery,
-    only: Option<&BTreeSet<Scope>>,
-) -> Result<BTreeSet<NodeId>, DecideError> {
-    let Some(reached) = delivery
-        .walk
-        .as_ref()
-        .map(|w| w.reached.keys().copied().collect::<BTreeSet<_>>())
-    else {
-        return Ok(BTreeSet::new());
-    };
-    let mut declared = BTreeSet::new();
-    for leg in delivery
-        .legs
-        .iter()
-        .filter(|l| !matches!(l.scope, Scope::List | Scope::Gate))
-        .filter(|l| only.is_none_or(|only| only.contains(&l.scope)))
-    {
-        for id in leg.nodes.keys().filter(|id| reached.contains(id)) {
-            let proven = draft.assignment(*id, &leg.scope).and_then(|a| a.proven.clone());
-            let facts = policy_on(draft, *id);
-            draft.assign(*id, &leg.scope, proven);
-            let text_only = leg.scope == Scope::Policy
-                && facts
-                    .zip(policy_on(draft, *id))
-                    .is_some_and(|(a, b)| same_facts(&a, &b));
-            if !text_only {
-                declared.insert(*id);
-            }
-        }
-    }
-    let sequence = declare(draft, delivery, &declared, Urgency::Urgent)?;
-    let aborted = if only.is_none_or(|only| only.contains(&Scope::Policy)) {
-        abort(draft, delivery)?
-    } else {
-        Aborted::default()
-    };
-    let affected: BTreeSet<NodeId> = changed_policy(delivery, &draft.epochs)
-        .map(|leg| leg.nodes.keys().copied().collect())
-        .unwrap_or_default();
-    let Some(walk) = delivery.walk.as_mut() else {
-        return Ok(declared);
-    };
-    for (id, entry) in &mut walk.reached {
-        // What a leg that was taken back before was ordered still counts.
-        if declared.contains(id) {
-            entry.return_sequence = sequence;
-        }
-        if let Some(epoch) = aborted.for_node(*id).filter(|_| affected.contains(id)) {
-            entry.return_epoch = epoch;
-        }
-        entry.returned = entry.return_sequence == 0 && entry.return_epoch == 0;
-    }
-    Ok(declared)
 }

@@ -11,6 +11,7 @@ mod guards;
 mod host;
 mod model;
 mod proven;
+mod reversal;
 mod rollouts;
 mod sizes;
 mod stories;

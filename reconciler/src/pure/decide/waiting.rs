@@ -27,6 +27,7 @@ mod approvals;
 mod away;
 mod beside;
 mod former_checks;
+mod lasting;
 mod old_hosts;
 pub(super) mod plan;
 mod removals;
@@ -475,6 +476,7 @@ pub(super) fn begin_on_word(
     facts.extend(approvals::facts(draft, delivery));
     facts.extend(former_checks::facts(draft, &tree));
     facts.extend(removals::fact(draft, delivery, &tree));
+    facts.extend(lasting::facts(draft, delivery, &tree));
     facts.extend(old);
     facts.extend(orders::list(draft, delivery, &tree)?);
     draft.transit(
@@ -531,6 +533,7 @@ fn begin(
     facts.extend(approvals::facts(draft, delivery));
     facts.extend(former_checks::facts(draft, tree));
     facts.extend(going);
+    facts.extend(lasting::facts(draft, delivery, tree));
     facts.extend(old);
     facts.extend(list);
     draft.transit(

@@ -21,6 +21,7 @@ pub(super) use back::roll_back;
 use back::{come_back, serve_outstanding};
 use budget::Bounded;
 use selection::{Selection, as_number, candidates, select};
+pub(super) use story::but_for;
 pub(super) use story::story;
 pub use story::{follows, in_words, not_confirmed, standing, summary, word};
 use trouble::answer;

@@ -88,7 +88,8 @@ pub fn why(delivery: &Delivery, in_the_way: Option<&Delivery>, now: Timestamp) -
                 .filter(|r| !r.returned)
                 .map(|r| r.name.as_str())
                 .collect();
-            why.waits_for = format!("the former content on: {}", out.join(", "));
+            let but_for = walk.map(walk::but_for).unwrap_or_default();
+            why.waits_for = format!("the former content on: {}{but_for}", out.join(", "));
             why.next = "rolled-back".to_owned();
             why.deadline = walk.and_then(|w| match w.step {
                 Step::Returning { deadline } => Some(deadline),

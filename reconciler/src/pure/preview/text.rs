@@ -276,7 +276,7 @@ fn resource_lines(resource: &ResourceChange, out: &mut Vec<Line>) {
 fn lasting(preview: &Preview) -> Part {
     let blocks = preview.not_reversible.iter().map(|found| {
         let text = format!(
-            "  {} on {}: its module says `{}`",
+            "  {} on {}: {}",
             found.resource,
             counted(found.nodes, "node"),
             found.why

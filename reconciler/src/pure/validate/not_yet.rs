@@ -5,7 +5,6 @@ use std::ops::Range;
 
 use meshplan_schemas::document::FleetFile;
 use meshplan_schemas::document::fleet::SignedCommits;
-use meshplan_schemas::document::module::ModuleFile;
 use meshplan_schemas::document::plan::{ConfirmBy, PlanFile, Rewritten};
 use meshplan_schemas::document::read::At;
 use meshplan_schemas::finding::{Finding, Source};
@@ -24,11 +23,6 @@ pub(super) fn check(documents: &Documents, findings: &mut Vec<Finding>) {
     for document in documents.plans.values() {
         if let Some((source, file)) = read(Some(document)) {
             plan(file, &mut |span, what| say(source, span, what));
-        }
-    }
-    for folder in documents.modules.values() {
-        if let Some((source, file)) = read(folder.document.as_ref()) {
-            module(file, &mut |span, what| say(source, span, what));
         }
     }
     if let Some((source, file)) = read(documents.retired.as_ref())
@@ -95,16 +89,5 @@ fn plan(file: &PlanFile, say: &mut impl FnMut(&Range<usize>, &str)) {
     }
     if file.confirm.value != ConfirmBy::Session {
         say(&file.confirm.span, "`confirm` other than \"session\" is");
-    }
-}
-
-fn module(file: &ModuleFile, say: &mut impl FnMut(&Range<usize>, &str)) {
-    for entry in file.entries() {
-        if let Some(at) = entry.common().not_reversible() {
-            say(&at.span, "`not_reversible` is");
-        }
-        if let Some(at) = entry.common().forward_only() {
-            say(&at.span, "`forward_only` is");
-        }
     }
 }

@@ -200,6 +200,8 @@ pub(super) fn with_probe(mut declaration: Declaration) -> Declaration {
         name: "web.front".parse().unwrap(),
         kind: "probe".into(),
         spec: serde_json::to_value(probe).unwrap(),
+        forward_only: None,
+        not_reversible: None,
     });
     declaration
 }

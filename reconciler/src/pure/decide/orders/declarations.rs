@@ -25,7 +25,7 @@ pub(super) fn policy_on(draft: &Draft<'_>, node: NodeId) -> Option<PolicyOnNode>
     draft.known.contents.policies.get(&digest).map(|p| (**p).clone())
 }
 
-fn module_content(draft: &Draft<'_>, digest: Digest) -> Result<Arc<ModuleContent>, DecideError> {
+pub(super) fn module_content(draft: &Draft<'_>, digest: Digest) -> Result<Arc<ModuleContent>, DecideError> {
     if let Some(bytes) = draft.act.contents.get(&digest) {
         return Ok(Arc::new(serde_json::from_slice(bytes)?));
     }
@@ -99,16 +99,13 @@ fn declaration(
     .cloned()
     .collect();
     let timing = timing(draft, delivery);
-    let again = if delivery.again {
-        delivery
-            .legs
-            .iter()
-            .filter_map(|l| l.nodes.get(&node))
-            .filter_map(|c| c.after)
-            .collect()
-    } else {
-        Vec::new()
-    };
+    let changes = delivery.legs.iter().filter_map(|l| l.nodes.get(&node));
+    let stays = |digest: &Digest| modules.iter().any(|entry: &ModuleEntry| entry.digest == *digest);
+    // What a roll-back cannot take back is ordered although it failed there: all that it changed goes only forward.
+    let again = changes
+        .filter_map(|c| c.after)
+        .filter(|digest| delivery.again || (urgency == Urgency::Urgent && stays(digest)))
+        .collect();
     Ok(Declaration {
         schema: SCHEMA,
         fleet: draft.known.settings.fleet.clone(),

@@ -11,7 +11,7 @@ use meshplan_schemas::ident::{ModuleName, NodeId};
 use meshplan_schemas::lifecycle::epoch::EpochState;
 use meshplan_schemas::maintenance::{Openness, Window};
 use meshplan_schemas::report::{
-    Cause, DeclarationState, DeclarationStatus, EpochStatus, Report, RollbackVerdict,
+    Cause, DeclarationState, DeclarationStatus, EpochStatus, Report, ResourceLine, RollbackVerdict,
 };
 use semver::Version;
 
@@ -47,6 +47,8 @@ pub(super) struct SimHost {
     pub(super) version: Version,
     /// Its own maintenance windows.
     pub(super) windows: Vec<Window>,
+    /// What it says of single resources.
+    pub(super) lines: Vec<ResourceLine>,
 }
 
 impl SimHost {
@@ -64,6 +66,7 @@ impl SimHost {
             rollbacks: Vec::new(),
             version: Version::new(0, 1, 0),
             windows: Vec::new(),
+            lines: Vec::new(),
         }
     }
 
@@ -187,7 +190,7 @@ impl SimHost {
             launcher_version: None,
             cause,
             declaration,
-            resources: vec![],
+            resources: self.lines.clone(),
             held: vec![],
             strays: vec![],
             left_out: vec![],

@@ -116,7 +116,7 @@ fn of(draft: &Draft<'_>, delivery: &Delivery, tree: &Composed) -> Removals {
         for target in all
             .into_iter()
             .filter_map(after)
-            .flat_map(|content| content.resources.iter().map(target))
+            .flat_map(|content| content.resources.iter().map(Resource::place))
         {
             gone.remove(&target);
         }
@@ -136,7 +136,7 @@ impl Targets {
         self.0.entry(digest).or_insert_with(|| {
             let standing = content.resources.iter().filter(|resource| stands(resource));
             standing
-                .map(|resource| (target(resource), resource.name.to_string()))
+                .map(|resource| (resource.place(), resource.name.to_string()))
                 .collect()
         })
     }
@@ -145,22 +145,6 @@ impl Targets {
 /// Whether anything of a resource is left on the machine when it was applied.
 fn stands(resource: &Resource) -> bool {
     !matches!(resource.kind.as_str(), "probe" | "action" | "upgrade" | "reboot")
-}
-
-/// What a resource has on the machine that only one may have: its path, or its kind and name.
-fn target(resource: &Resource) -> String {
-    let text = |key: &str| resource.spec.get(key).and_then(|value| value.as_str());
-    match text("path") {
-        Some(path) => path.to_owned(),
-        None => {
-            let name = ["name", "unit", "interface", "key"].into_iter().find_map(text);
-            format!(
-                "{} {}",
-                resource.kind,
-                name.map_or_else(|| resource.name.to_string(), str::to_owned)
-            )
-        }
-    }
 }
 
 impl Removals {

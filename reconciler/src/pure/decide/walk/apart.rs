@@ -12,7 +12,8 @@ use meshplan_schemas::lifecycle::delivery::{Code, State};
 use meshplan_schemas::lifecycle::epoch::EpochState;
 use meshplan_schemas::report::{Health, Outcome, Report};
 
-use super::{RECONCILER, story};
+use super::RECONCILER;
+use super::story::{self, story};
 use crate::pure::decide::draft::Draft;
 use crate::pure::decide::{DecideError, after_secs, orders};
 use crate::pure::delivery::{Delivery, Leg, MachineRun, Step, TakenLeg, Transition, Verdict, VerdictWord};
@@ -80,6 +81,7 @@ pub(super) fn take_back(
     let (code, reason, mut facts) = why;
     facts.extend(story(delivery));
     let returns = orders::back(draft, delivery, Some(scopes))?;
+    facts.extend(delivery.walk.iter().flat_map(story::stays));
     let (taken, kept): (Vec<Leg>, Vec<Leg>) = std::mem::take(&mut delivery.legs)
         .into_iter()
         .partition(|leg| scopes.contains(&leg.scope));

@@ -7,7 +7,8 @@ use meshplan_schemas::document::fleet::ConfigMgmt;
 use meshplan_schemas::ident::{CommitId, NodeId};
 use meshplan_schemas::lifecycle::delivery::{Code, State};
 
-use super::{RECONCILER, story};
+use super::RECONCILER;
+use super::story::{self, story};
 use crate::pure::compose::Composed;
 use crate::pure::decide::draft::Draft;
 use crate::pure::decide::look::{self, Seen};
@@ -40,6 +41,7 @@ pub(in crate::pure::decide) fn roll_back(
         let epoch = walk.reached.values().map(|r| r.return_epoch).max().unwrap_or(0);
         facts.extend((sequence > 0).then(|| ("Return-Sequence".to_owned(), sequence.to_string())));
         facts.extend((epoch > 0).then(|| ("Return-Epoch".to_owned(), epoch.to_string())));
+        facts.extend(story::stays(walk));
     }
     draft.transit(delivery, State::RollingBack, code, actor, reason, facts)
 }
@@ -95,8 +97,9 @@ pub(super) fn come_back(draft: &mut Draft<'_>, delivery: &mut Delivery) -> Resul
         .collect();
     if out.is_empty() {
         let reason = format!(
-            "every reached machine has the former content again: {}",
-            walk.reached.len()
+            "every reached machine has the former content again: {}{}",
+            walk.reached.len(),
+            story::but_for(walk)
         );
         return draft.transit(
             delivery,
@@ -115,8 +118,9 @@ pub(super) fn come_back(draft: &mut Draft<'_>, delivery: &mut Delivery) -> Resul
     walk.outstanding = out;
     let facts = vec![("Outstanding".to_owned(), names.join(", "))];
     let reason = format!(
-        "not heard to have the former content yet: {}; they get it when they return",
-        names.join(", ")
+        "not heard to have the former content yet: {}; they get it when they return{}",
+        names.join(", "),
+        story::but_for(walk)
     );
     draft.transit(
         delivery,

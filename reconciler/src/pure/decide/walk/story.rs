@@ -126,6 +126,30 @@ pub(super) fn left_behind(delivery: &Delivery) -> Vec<(String, String)> {
         .collect()
 }
 
+/// What a roll-back left as it is, as the note's trailers.
+pub(super) fn stays(walk: &Walk) -> Vec<(String, String)> {
+    let said = walk.stays.iter().map(|(name, machines)| {
+        let machines = match machines {
+            1 => "1 machine".to_owned(),
+            n => format!("{n} machines"),
+        };
+        let value = format!("{name} on {machines}: it goes only forward and is left as it is");
+        ("Stays".to_owned(), value)
+    });
+    said.collect()
+}
+
+/// What a roll-back left as it is, behind a sentence that says what it brought back; nothing as a rule.
+pub(in crate::pure::decide) fn but_for(walk: &Walk) -> String {
+    let mut names: Vec<String> = walk.stays.keys().take(NAMED).map(ToString::to_string).collect();
+    match walk.stays.len().saturating_sub(NAMED) {
+        0 if names.is_empty() => return String::new(),
+        0 => {}
+        more => names.push(format!("{more} more")),
+    }
+    format!("; forward-only, left as it is: {}", names.join(", "))
+}
+
 /// How a walk ended well, in a sentence.
 pub(super) fn over(delivery: &Delivery, ordered: usize, told: usize) -> String {
     let names = |names: Vec<&str>| {

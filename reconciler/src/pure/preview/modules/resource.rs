@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 
 use meshplan_schemas::ident::ResourceName;
 use meshplan_schemas::line_diff::{Mark, marked, render};
-use meshplan_schemas::resource::{Content, Resource};
+use meshplan_schemas::resource::{Content, Resource, reversal};
 use serde::{Deserialize as _, Serialize};
 use serde_json::Value;
 
@@ -17,8 +17,8 @@ use super::How;
 const TEXT_LINES: usize = 60;
 /// The most characters that are shown of one line or value.
 const SHOWN_CHARS: usize = 240;
-/// Fields that mean that no roll-back brings the former state back.
-const LASTING: [&str; 2] = ["not_reversible", "forward_only"];
+/// What says that no roll-back brings the former state back; it has a place of its own in a preview.
+const MARKS: [&str; 2] = ["not_reversible", "forward_only"];
 /// Fields that name what follows a change.
 const THEN: [&str; 3] = ["restarts", "reloads", "runs"];
 
@@ -41,7 +41,7 @@ pub struct ResourceChange {
     pub then: Vec<String>,
     /// It goes, and this resource has its target after: no removal (FR-12).
     pub taken_by: Option<ResourceName>,
-    /// The field that says that no roll-back brings it back, with its value.
+    /// Why no roll-back brings it back, where that is so.
     pub lasting: Option<String>,
 }
 
@@ -91,7 +91,7 @@ pub(super) fn change(old: Option<&Resource>, new: Option<&Resource>) -> Option<(
         texts: Vec::new(),
         then: then(resource),
         taken_by: None,
-        lasting: lasting(old).or_else(|| lasting(new)),
+        lasting: lasting(old, new),
     };
     let mut key = String::new();
     if how != How::Gone {
@@ -135,7 +135,8 @@ fn compare(change: &mut ResourceChange, old: Option<&Resource>, new: Option<&Res
     let names: BTreeSet<String> = was.plain.keys().chain(is.plain.keys()).cloned().collect();
     for name in names {
         // What the target is, and what follows, is said already.
-        let said = change.how == How::New && (name == "path" || THEN.contains(&name.as_str()));
+        let said = change.how == How::New
+            && (name == "path" || THEN.contains(&name.as_str()) || MARKS.contains(&name.as_str()));
         let (before, after) = (was.plain.remove(&name), is.plain.remove(&name));
         if before != after && !said {
             change.fields.push(FieldChange {
@@ -173,7 +174,19 @@ impl Fields {
                 None => fields.leaf(key, value),
             }
         }
+        fields.marks(resource);
         fields
+    }
+
+    fn marks(&mut self, resource: Option<&Resource>) {
+        let Some(resource) = resource else { return };
+        let mut mark = |key: &str, value: String| self.plain.insert(key.to_owned(), value);
+        if let Some(forward_only) = resource.forward_only {
+            mark("forward_only", forward_only.to_string());
+        }
+        if let Some(why) = &resource.not_reversible {
+            mark("not_reversible", format!("{why:?}"));
+        }
     }
 
     fn leaf(&mut self, key: &str, value: &Value) {
@@ -224,15 +237,26 @@ fn text(key: &str, old: &str, new: &str) -> (TextChange, String) {
     (change, differ)
 }
 
-/// `not_reversible = "why"`, where a resource says so.
-fn lasting(resource: Option<&Resource>) -> Option<String> {
-    let spec = &resource?.spec;
-    LASTING.into_iter().find_map(|key| {
-        let value = spec
-            .get(key)
-            .filter(|value| !value.is_null() && **value != Value::Bool(false))?;
-        Some(cut(&format!("{key} = {value}")))
-    })
+/// Why no roll-back brings back what becomes of it: in the words of the module, or as the rule has it (DL-7).
+fn lasting(old: Option<&Resource>, new: Option<&Resource>) -> Option<String> {
+    let why = [old, new]
+        .into_iter()
+        .flatten()
+        .find_map(|r| r.not_reversible.as_ref());
+    if let Some(why) = why {
+        return Some(cut(&format!("its module says `not_reversible`: {why}")));
+    }
+    let is_marked = |resource: &Resource| resource.forward_only == Some(true);
+    if [old, new].into_iter().flatten().any(is_marked) {
+        return Some("its module says `forward_only`: a roll-back leaves it as it is then".to_owned());
+    }
+    if reversal::goes_only_forward(old, new) {
+        return Some("a user that was removed stays removed".to_owned());
+    }
+    let keys = old
+        .zip(new)
+        .and_then(|(old, new)| reversal::without_removed_keys(old, new));
+    keys.map(|_| "authorized keys that were removed stay removed".to_owned())
 }
 
 fn then(resource: &Resource) -> Vec<String> {

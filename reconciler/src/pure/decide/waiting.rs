@@ -368,15 +368,15 @@ fn hold(
         }
         return Some((Code::Freeze, words));
     }
-    if let Some(plan) = plan {
-        if let Check::Named(names) = &plan.check {
-            let reason = format!(
-                "merged without a passing check: the plan {} names {} and nobody reports it",
-                plan.name,
-                names.join(", ")
-            );
-            return Some((Code::MergedUnchecked, reason));
-        }
+    if let Some(plan) = plan
+        && let Check::Named(names) = &plan.check
+    {
+        let reason = format!(
+            "merged without a passing check: the plan {} names {} and nobody reports it",
+            plan.name,
+            names.join(", ")
+        );
+        return Some((Code::MergedUnchecked, reason));
     }
     let bounds = bounds(draft, delivery, plan);
     approvals::hold(draft, delivery, &bounds)

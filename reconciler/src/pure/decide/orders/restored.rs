@@ -256,9 +256,9 @@ mod tests {
         })
     }
 
-    fn ways(
-        of: Vec<(&str, Option<Arc<ModuleContent>>, Option<Arc<ModuleContent>>)>,
-    ) -> BTreeMap<ModuleName, Way> {
+    type Side = Option<Arc<ModuleContent>>;
+
+    fn ways(of: Vec<(&str, Side, Side)>) -> BTreeMap<ModuleName, Way> {
         of.into_iter()
             .map(|(name, former, newer)| (name.parse().unwrap(), Way { former, newer }))
             .collect()

@@ -294,11 +294,7 @@ fn what_fails_and_cannot_be_taken_back_is_held_loudly() {
         (world.state(&commit), world.archive[&commit].code),
         (State::Held, Code::RollBackFailed)
     );
-    let newest = world
-        .declarations
-        .iter()
-        .filter(|d| d.node == node(1))
-        .next_back();
+    let newest = world.declarations.iter().rfind(|d| d.node == node(1));
     let newest = newest.unwrap();
     assert_eq!(
         newest.again,

@@ -24,6 +24,8 @@ use moment::{AGAIN, BEHIND, CONFIRMED, ENDS, FORMER, Faults, Moment, OLDER, ONE,
 mod moment;
 
 const NODES: u128 = 3;
+/// The story in which the third machine is left behind.
+const LEFT_BEHIND_STORY: usize = 3;
 /// How often each fault may happen.
 const FAULTS: u8 = 2;
 
@@ -107,7 +109,7 @@ impl Engine {
                     return World::empty(NODES);
                 }
                 let mut world = World::empty(NODES);
-                let behind = (story == 3).then_some(3);
+                let behind = (story == LEFT_BEHIND_STORY).then_some(3);
                 let first = world.merge_tree(fleet("one", "one", behind));
                 world.run(900);
                 assert_eq!(world.state(&first), Of::Delivered);
@@ -439,5 +441,5 @@ fn without_a_deadline_a_walk_does_not_end() {
 // holds: RO-9, UC-1
 #[test]
 fn without_their_exception_machines_that_are_left_behind_are_walked() {
-    is_missed(Guard::LeftBehind, 3, BEHIND);
+    is_missed(Guard::LeftBehind, LEFT_BEHIND_STORY, BEHIND);
 }

@@ -443,3 +443,40 @@ fn without_a_deadline_a_walk_does_not_end() {
 fn without_their_exception_machines_that_are_left_behind_are_walked() {
     is_missed(Guard::LeftBehind, LEFT_BEHIND_STORY, BEHIND);
 }
+
+// A way that random walks found: the canary is outstanding with its declaration when a newer delivery walks its policy
+// alone, and loses its link while it goes back. It must be ordered once more all the same.
+// holds: RO-9, DL-7
+#[test]
+fn a_machine_that_is_outstanding_with_one_payload_is_served_while_a_newer_delivery_walks_the_other() {
+    let engine = Engine::new(Some(2), None);
+    let way = [
+        Happens::Merge,
+        Happens::Tick,
+        Happens::LoseLook(1),
+        Happens::Merge,
+        Happens::TakeWell(2),
+        Happens::TakeUnheard(1),
+        Happens::TakeUnheard(3),
+        Happens::Hear(1),
+        Happens::Hear(3),
+        Happens::Tick,
+        Happens::Tick,
+        Happens::Tick,
+        Happens::Answer(1),
+        Happens::TakeLosingLink(2),
+        Happens::TakeLosingLink(1),
+        Happens::TakeUnheard(3),
+        Happens::Tick,
+        Happens::Hear(3),
+    ];
+    let mut now = engine.init_states().remove(0);
+    let restart = engine.next_state(&now, Happens::RestartReconciler);
+    now = restart.unwrap();
+    for happens in way {
+        now = engine
+            .next_state(&now, happens)
+            .unwrap_or_else(|| panic!("{happens:?} cannot happen"));
+    }
+    assert_eq!(now.comes_to_an_end(), Ok(()));
+}

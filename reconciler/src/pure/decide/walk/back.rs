@@ -14,6 +14,7 @@ use crate::pure::decide::draft::Draft;
 use crate::pure::decide::look::{self, Seen};
 use crate::pure::decide::{DecideError, after_secs, orders};
 use crate::pure::delivery::{Delivery, Step};
+use crate::pure::scope::Scope;
 
 /// Orders the former content on all that was reached, and says why (DL-7).
 pub(in crate::pure::decide) fn roll_back(
@@ -157,7 +158,11 @@ pub(super) fn serve_outstanding(draft: &mut Draft<'_>) -> Result<(), DecideError
         let mut aside = BTreeSet::new();
         for (id, reached) in walk.reached.iter_mut().filter(|(_, r)| !r.returned) {
             let gone = tree.as_ref().is_some_and(|t| !t.nodes.contains_key(id));
-            if gone || walked.contains(id) {
+            // A newer order speaks to it in this one's place: a declaration is the sum of what is assigned, an epoch has a
+            // number. Each only for its own payload.
+            let declared = reached.return_sequence == 0 || walked.contains(id);
+            let addressed = reached.return_epoch == 0 || newest_epoch > own_epoch;
+            if gone || (declared && addressed) {
                 reached.returned = true;
                 continue;
             }
@@ -165,13 +170,12 @@ pub(super) fn serve_outstanding(draft: &mut Draft<'_>) -> Result<(), DecideError
                 continue;
             };
             let newer = report.declaration.as_ref().map_or(0, |d| d.sequence) > reached.return_sequence;
-            let declaration = if newer && reached.return_sequence > 0 {
+            let declaration = if declared || newer {
                 Seen::Healthy
             } else {
                 look::declaration(report, reached.return_sequence)
             };
-            // A newer epoch than those that take it back speaks to it in their place.
-            let epoch = if newest_epoch > own_epoch {
+            let epoch = if addressed {
                 Seen::Healthy
             } else {
                 look::epoch(report, reached.return_epoch)
@@ -194,11 +198,19 @@ pub(super) fn serve_outstanding(draft: &mut Draft<'_>) -> Result<(), DecideError
     Ok(())
 }
 
-/// The machines that walks under way have orders on.
+/// The machines that newer walks have declared something on.
 fn reached_by_others(draft: &Draft<'_>, delivery: &Delivery) -> BTreeSet<NodeId> {
     let others = draft.deliveries.values().filter(|d| d.order > delivery.order);
-    let walks = others.filter_map(|d| d.walk.as_ref());
-    walks.flat_map(|w| w.reached.keys().copied()).collect()
+    let walked = others.filter_map(|d| Some((d, d.walk.as_ref()?)));
+    let declared = walked.flat_map(|(other, walk)| {
+        let modules = other
+            .legs
+            .iter()
+            .filter(|leg| matches!(leg.scope, Scope::Module(_)));
+        let nodes = modules.flat_map(|leg| leg.nodes.keys());
+        nodes.filter(|id| walk.reached.contains_key(*id)).copied()
+    });
+    declared.collect()
 }
 
 fn newest_tree(draft: &Draft<'_>) -> Option<Arc<Composed>> {

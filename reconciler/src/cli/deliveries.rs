@@ -193,8 +193,13 @@ async fn say(
     let answer: Value = client
         .post(&format!("/api/deliveries/{}/{verb}", encoded(commit)), &said)
         .await?;
+    answered(&answer, json, out)
+}
+
+/// Prints what the reconciler answers to a word.
+pub(super) fn answered(answer: &Value, json: bool, out: &mut dyn Write) -> anyhow::Result<Exit> {
     if json {
-        writeln!(out, "{}", serde_json::to_string_pretty(&answer)?)?;
+        writeln!(out, "{}", serde_json::to_string_pretty(answer)?)?;
     } else {
         writeln!(
             out,

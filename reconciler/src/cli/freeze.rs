@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::client::Client;
-use super::deliveries::actor;
+use super::deliveries::{actor, answered};
 use super::exit::Exit;
 
 /// Keep every new delivery of the fleet from beginning. What walks goes on, and what fails is taken back.
@@ -38,14 +38,5 @@ pub async fn run(args: &Args, config: &Path, json: bool, out: &mut dyn Write) ->
     let client = Client::of(config)?;
     let said = json!({ "lift": args.lift, "until": args.until, "actor": actor(), "why": args.why });
     let answer: Value = client.post("/api/freeze", &said).await?;
-    if json {
-        writeln!(out, "{}", serde_json::to_string_pretty(&answer)?)?;
-    } else {
-        writeln!(
-            out,
-            "{}",
-            answer.get("answer").and_then(Value::as_str).unwrap_or("done")
-        )?;
-    }
-    Ok(Exit::Done)
+    answered(&answer, json, out)
 }

@@ -84,6 +84,29 @@ impl<'a> Draft<'a> {
         Ok(())
     }
 
+    /// Takes down what happened to a delivery that stays in its state.
+    pub(super) fn remark(
+        &mut self,
+        delivery: &mut Delivery,
+        code: Code,
+        actor: &str,
+        reason: String,
+        facts: Vec<(String, String)>,
+    ) {
+        self.record(Transition {
+            commit: delivery.commit.clone(),
+            seq: delivery.transitions,
+            at: self.now(),
+            from: Some(delivery.state),
+            to: delivery.state,
+            code,
+            actor: actor.to_owned(),
+            reason,
+            facts,
+        });
+        delivery.transitions += 1;
+    }
+
     pub(super) fn record(&mut self, transition: Transition) {
         self.act.transitions.push(transition);
     }

@@ -6,7 +6,6 @@
 use meshplan_schemas::lifecycle::delivery::Code;
 
 use super::draft::Draft;
-use crate::pure::delivery::Transition;
 use crate::pure::snapshot::{Freeze, Request};
 
 /// The trailer of the block that freezes or lifts.
@@ -93,18 +92,8 @@ fn record(draft: &mut Draft<'_>, actor: &str, reason: String, fact: String) -> b
     let Some(mut newest) = draft.deliveries.values().max_by_key(|d| d.order).cloned() else {
         return false;
     };
-    draft.record(Transition {
-        commit: newest.commit.clone(),
-        seq: newest.transitions,
-        at: draft.now(),
-        from: Some(newest.state),
-        to: newest.state,
-        code: Code::Freeze,
-        actor: actor.to_owned(),
-        reason,
-        facts: vec![(TRAILER.to_owned(), fact)],
-    });
-    newest.transitions += 1;
+    let facts = vec![(TRAILER.to_owned(), fact)];
+    draft.remark(&mut newest, Code::Freeze, actor, reason, facts);
     draft.put(newest);
     true
 }

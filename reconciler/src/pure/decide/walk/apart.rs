@@ -16,7 +16,7 @@ use super::RECONCILER;
 use super::story::{self, story};
 use crate::pure::decide::draft::Draft;
 use crate::pure::decide::{DecideError, after_secs, orders};
-use crate::pure::delivery::{Delivery, Leg, MachineRun, Step, TakenLeg, Transition, Verdict, VerdictWord};
+use crate::pure::delivery::{Delivery, Leg, MachineRun, Step, TakenLeg, Verdict, VerdictWord};
 use crate::pure::scope::Scope;
 
 /// The scopes that a failed machine blames, where they are not all and the plan lets legs end apart.
@@ -136,22 +136,12 @@ pub(super) fn take_back(
         .filter(|leg| has_fate(leg))
         .map(|leg| leg.scope.to_string())
         .collect();
-    draft.record(Transition {
-        commit: delivery.commit.clone(),
-        seq: delivery.transitions,
-        at: now,
-        from: Some(delivery.state),
-        to: delivery.state,
-        code,
-        actor: RECONCILER.to_owned(),
-        reason: format!(
-            "{reason}; {} is taken back, {} goes on",
-            names.join(", "),
-            others.join(", ")
-        ),
-        facts,
-    });
-    delivery.transitions += 1;
+    let reason = format!(
+        "{reason}; {} is taken back, {} goes on",
+        names.join(", "),
+        others.join(", ")
+    );
+    draft.remark(delivery, code, RECONCILER, reason, facts);
     Ok(())
 }
 

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::digest::Digest;
 use crate::envelope::Payload;
-use crate::ident::{CommitId, FleetName, ModuleName, NodeId, ResourceId, RoleName};
+use crate::ident::{CommitId, FleetName, ModuleName, NodeId, ResourceId, ResourceName, RoleName};
 use crate::resource::Resource;
 
 /// What a declaration carries.
@@ -53,6 +53,10 @@ pub struct Declaration {
     pub apply_secs: u32,
     /// The commit-confirm window, in seconds.
     pub confirm_secs: u32,
+    /// The probe that proves that the machine of the reconciler can still be reached, as the plan says: a session over
+    /// loopback proves nothing there (EP-2).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub confirm_probe: Option<ResourceName>,
     /// What follows when a resource fails.
     pub on_failure: OnFailure,
     /// Whether the node changes at all.

@@ -9,7 +9,7 @@ use sha2::{Digest as _, Sha256};
 
 use crate::digest::Digest;
 use crate::envelope::Payload;
-use crate::ident::{CommitId, FleetName, KeyId, NodeId, RoleName};
+use crate::ident::{CommitId, FleetName, KeyId, NodeId, ResourceName, RoleName};
 
 /// What an epoch carries. Fields of which no requirement is built yet are absent from the JSON until then.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -37,6 +37,9 @@ pub struct Epoch {
     pub min_daemon_version: Option<Version>,
     /// The commit-confirm window in seconds.
     pub confirm_secs: u32,
+    /// As in a declaration: what proves that the machine of the reconciler can still be reached (EP-2).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub confirm_probe: Option<ResourceName>,
     /// One TOML text for everybody: `[base.<section>]` and `[roles.<role>.<section>]`.
     pub policy: String,
     /// The older epochs that still stand once this one is issued, newest first.

@@ -119,7 +119,7 @@ async fn open(n: u32, address: SocketAddr) -> Result<(Sender<ToLink>, Receiver<L
     let greeted = async {
         while let Some(event) = events.recv().await {
             match event {
-                LinkEvent::Up => say.send(ToLink::Say(Box::new(hello.clone()))).await?,
+                LinkEvent::Up(_) => say.send(ToLink::Say(Box::new(hello.clone()))).await?,
                 LinkEvent::Message(word) => match *word {
                     ToHost::Current => say.send(ToLink::Say(Box::new(report.clone()))).await?,
                     ToHost::Ack { counter: 1 } => return Ok(()),

@@ -404,7 +404,7 @@ impl Ground {
             let greeted = tokio::time::timeout(PATIENCE, async {
                 while let Some(event) = events.recv().await {
                     match event {
-                        LinkEvent::Up => say.send(ToLink::Say(Box::new(hello.clone()))).await?,
+                        LinkEvent::Up(_) => say.send(ToLink::Say(Box::new(hello.clone()))).await?,
                         LinkEvent::Message(word) if *word == ToHost::Current => return Ok(()),
                         LinkEvent::Down { why } => bail!("the session was refused: {why}"),
                         LinkEvent::Message(_) => {}

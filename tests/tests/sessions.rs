@@ -206,7 +206,7 @@ impl Host {
         }
     }
     async fn up(&mut self) {
-        while self.next().await != LinkEvent::Up {}
+        while !matches!(self.next().await, LinkEvent::Up(_)) {}
     }
     /// Up, hello, and everything up to `Current`.
     async fn greet(&mut self) -> Vec<ToHost> {

@@ -11,7 +11,7 @@ mod unwritten;
 mod worker;
 
 use std::collections::VecDeque;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -32,6 +32,7 @@ use super::machine::{Machine, MachineError};
 use super::marks::{MarksFile, Pair};
 use super::reporter::Reporter;
 use crate::pure::agent::{Agent, Event, Job};
+use crate::pure::confirm::Way;
 use crate::pure::outbound;
 use crate::pure::standing::Standing;
 
@@ -283,10 +284,16 @@ impl Shell {
     fn link_event(&mut self, event: LinkEvent) -> Result<(), RunError> {
         match event {
             // Made before the change that the renewal followed; it is being dropped.
-            LinkEvent::Up if self.renewing > 0 => Ok(()),
-            LinkEvent::Up => {
+            LinkEvent::Up(_) if self.renewing > 0 => Ok(()),
+            LinkEvent::Up(way) => {
                 self.presence.up(self.now());
-                self.event(Event::LinkUp)?;
+                // A tree beside the machine's own has no links that could be shut (EP-2).
+                let way = if self.setup.root == Path::new("/") {
+                    way
+                } else {
+                    Way::Far
+                };
+                self.event(Event::LinkUp(way))?;
                 self.report_event(outbound::Event::Up, "");
                 Ok(())
             }

@@ -18,6 +18,7 @@ use meshplan_schemas::wire::{FromHost, ToHost};
 use serde::{Deserialize, Serialize};
 use tokio::sync::{mpsc, watch};
 
+use crate::pure::confirm::Way;
 use crate::pure::link_monitor::{Monitor, Tolerance};
 use backoff::Backoff;
 use dial::{Open, Socket};
@@ -58,8 +59,8 @@ pub struct Membership {
 /// What the link tells the agent.
 #[derive(Debug, Clone, PartialEq)]
 pub enum LinkEvent {
-    /// A session stands; it was made by a handshake after the last [`ToLink::Renew`].
-    Up,
+    /// A session stands, and how it goes; it was made by a handshake after the last [`ToLink::Renew`].
+    Up(Way),
     /// The reconciler said something.
     Message(Box<ToHost>),
     /// No session; the link goes on dialling by itself.
@@ -232,7 +233,7 @@ impl Link {
             let end = match self.dial(address).await? {
                 Ok(open) => {
                     let opened = tokio::time::Instant::now();
-                    self.tell(LinkEvent::Up).await?;
+                    self.tell(LinkEvent::Up(open.way)).await?;
                     let end = self.talk(open).await?;
                     // One that ends at once, as between two machines with one key, is not dialled anew ever faster.
                     if opened.elapsed() > STEADY {
@@ -322,6 +323,7 @@ impl Link {
 
     async fn talk(&mut self, open: Open) -> Result<End, AgentGone> {
         let Open {
+            way: _,
             mut session,
             mut reader,
             writer,

@@ -23,7 +23,7 @@ use meshplan_schemas::wire::FromHost;
 use semver::Version;
 
 use super::capability::clock_trusted;
-use super::confirm::{self, Change};
+use super::confirm::{self, Change, Way};
 use super::duties::Duties;
 use super::known_bad::KnownBad;
 use super::orders::{Anchor, Orders, Slot};
@@ -269,7 +269,7 @@ impl Agent {
         self.count_wait(now);
         match event {
             Event::Started(started) => self.started(*started, now),
-            Event::LinkUp => self.link_came(now),
+            Event::LinkUp(way) => self.link_came(way, now),
             Event::LinkDown => {
                 self.link_up = false;
                 self.window_event(confirm::Event::LinkDown, now);
@@ -346,7 +346,7 @@ impl Agent {
         }));
     }
 
-    fn link_came(&mut self, now: i64) {
+    fn link_came(&mut self, way: Way, now: i64) {
         self.link_up = true;
         self.wanted.clear();
         // A session under the new head has worked: the former one has done its duty (SG-3).
@@ -359,7 +359,7 @@ impl Agent {
             instance: self.instance.clone(),
             boot_id: self.boot_id.clone(),
         })));
-        self.window_event(confirm::Event::LinkUp, now);
+        self.window_event(confirm::Event::LinkUp(way), now);
     }
 
     fn done(&mut self, done: Done, now: i64) {

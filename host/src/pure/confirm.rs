@@ -2,7 +2,7 @@
 //!
 //! It stands alone because it is the safety catch: one value, events with `now` in, effects out, nothing else. Its
 //! invariant: a window is closed exactly once, by the confirm only while a session stands that came up after the
-//! apply and the probes have answered after it, by the revert only at the deadline.
+//! apply and proves the way, and the probes have answered after it, by the revert only at the deadline.
 
 use meshplan_schemas::digest::Digest;
 use serde::{Deserialize, Serialize};
@@ -52,9 +52,12 @@ pub struct Window {
     /// Why it is being taken back: decided, and kept before the machine is told.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reverting: Option<Reason>,
-    /// Whether a session stands that came up after the apply.
+    /// The order names a probe that this machine has, which proves the way where a near session does not.
+    #[serde(default)]
+    pub by_probe: bool,
+    /// How the session goes that came up after the apply; none where none stands.
     #[serde(skip)]
-    link: bool,
+    link: Option<Way>,
     /// What the probes said last, and when.
     #[serde(skip)]
     probes: Option<(Probed, i64)>,
@@ -65,6 +68,19 @@ pub struct Window {
     #[serde(skip)]
     asked_at: Option<i64>,
 }
+
+/// How a session with the reconciler goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Way {
+    /// From one machine to another.
+    Far,
+    /// To this very machine: it stands whatever is done to the machine's links, and proves nothing (EP-2).
+    Near,
+}
+
+/// Why a near session did not do.
+const NEAR: &str = "the reconciler runs on this machine, and a session with itself proves nothing; let the plan name a \
+                    probe: `confirm = \"probe\"` and `confirm_probe`";
 
 /// What the probes of a declaration said together.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -81,7 +97,7 @@ pub enum Probed {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
     /// A session came up.
-    LinkUp,
+    LinkUp(Way),
     /// It is gone.
     LinkDown,
     /// The reconciler restarts by plan, for so many seconds.
@@ -176,7 +192,8 @@ impl Window {
             deadline,
             stopped_once,
             reverting: None,
-            link: false,
+            by_probe: false,
+            link: None,
             probes: None,
             // A host that is started again and again is judged all the same.
             grace_until: Some(
@@ -198,8 +215,8 @@ impl Window {
         }
         let mut effects = Vec::new();
         match event {
-            Event::LinkUp => self.link = true,
-            Event::LinkDown => self.link = false,
+            Event::LinkUp(way) => self.link = Some(way),
+            Event::LinkDown => self.link = None,
             Event::Restarting { secs } => {
                 if !self.stopped_once && now < self.deadline {
                     self.stopped_once = true;
@@ -219,7 +236,7 @@ impl Window {
         if now >= self.deadline && self.judged_now(now) {
             return vec![Effect::Revert(self.verdict(passed))];
         }
-        if now < self.deadline && self.link && passed {
+        if now < self.deadline && self.proves_the_way() && passed {
             return vec![Effect::Confirm];
         }
         let due = self
@@ -232,6 +249,14 @@ impl Window {
         effects
     }
 
+    fn proves_the_way(&self) -> bool {
+        match self.link {
+            Some(Way::Far) => true,
+            Some(Way::Near) => self.by_probe,
+            None => false,
+        }
+    }
+
     /// After a restart the probes are asked once before it is judged: their no is another word than a lost link.
     fn judged_now(&self, now: i64) -> bool {
         self.probes.is_some() || self.grace_until.is_none_or(|until| now >= until)
@@ -241,7 +266,8 @@ impl Window {
     fn verdict(&self, passed: bool) -> Reason {
         match &self.probes {
             Some((Probed::Failed(words), _)) => Reason::Probe(words.clone()),
-            _ if !self.link => Reason::NoLink,
+            _ if self.link.is_none() => Reason::NoLink,
+            _ if !self.proves_the_way() => Reason::CannotTell(NEAR.to_owned()),
             Some((Probed::CannotTell(words), _)) => Reason::CannotTell(words.clone()),
             _ if !passed => Reason::CannotTell("the probes had not answered by the deadline".to_owned()),
             _ => Reason::NoLink,
@@ -284,18 +310,18 @@ mod tests {
     #[test]
     fn it_stays_as_soon_as_a_fresh_session_and_the_probes_are_there_in_either_order() {
         let mut one = window();
-        assert_eq!(closed(&one.on(Event::LinkUp, 1001)), None);
+        assert_eq!(closed(&one.on(Event::LinkUp(Way::Far), 1001)), None);
         assert_eq!(one.on(Event::Probes(Probed::Passed), 1002), [Effect::Confirm]);
         let mut other = window();
         assert_eq!(closed(&other.on(Event::Probes(Probed::Passed), 1001)), None);
-        assert_eq!(other.on(Event::LinkUp, 1002), [Effect::Confirm]);
+        assert_eq!(other.on(Event::LinkUp(Way::Far), 1002), [Effect::Confirm]);
     }
 
     // holds: EP-2
     #[test]
     fn a_moments_loss_is_not_judged_and_the_deadline_is() {
         let mut w = window();
-        w.on(Event::LinkUp, 1001);
+        w.on(Event::LinkUp(Way::Far), 1001);
         w.on(Event::Probes(Probed::Failed("web said 500".into())), 1002);
         assert_eq!(closed(&w.on(Event::LinkDown, 1003)), None);
         assert_eq!(closed(&w.on(Event::Probes(Probed::Passed), 1030)), None);
@@ -307,13 +333,46 @@ mod tests {
     #[test]
     fn a_probe_that_still_fails_at_the_deadline_takes_the_change_back_in_its_words() {
         let mut w = window();
-        w.on(Event::LinkUp, 1001);
+        w.on(Event::LinkUp(Way::Far), 1001);
         for at in 1002..1060 {
             let effects = w.on(Event::Probes(Probed::Failed("web said 500".into())), at);
             assert_eq!(closed(&effects), None, "judged at {at}, before the deadline");
         }
         let effects = w.on(Event::Tick, 1060);
         assert_eq!(effects, [Effect::Revert(Reason::Probe("web said 500".into()))]);
+    }
+
+    // holds: EP-2, HR-13
+    #[test]
+    fn a_session_with_a_reconciler_on_this_machine_proves_nothing_without_a_probe_that_the_plan_names() {
+        let mut w = window();
+        w.on(Event::LinkUp(Way::Near), 1001);
+        assert_eq!(closed(&w.on(Event::Probes(Probed::Passed), 1002)), None);
+        w.on(Event::Probes(Probed::Passed), 1059);
+        let [Effect::Revert(reason)] = &w.on(Event::Tick, 1060)[..] else {
+            panic!("it stays")
+        };
+        assert!(
+            reason
+                .to_string()
+                .starts_with("cannot tell: the reconciler runs on this machine")
+        );
+        assert!(!reason.blames_content());
+        let mut w = window();
+        w.by_probe = true;
+        w.on(Event::LinkUp(Way::Near), 1001);
+        assert_eq!(
+            closed(&w.on(Event::Probes(Probed::CannotTell("?".into())), 1002)),
+            None
+        );
+        assert_eq!(w.on(Event::Probes(Probed::Passed), 1003), [Effect::Confirm]);
+        let mut w = window();
+        w.by_probe = true;
+        assert_eq!(
+            closed(&w.on(Event::Probes(Probed::Passed), 1001)),
+            None,
+            "it takes a session all the same"
+        );
     }
 
     // holds: EP-2
@@ -344,7 +403,7 @@ mod tests {
     fn an_old_answer_of_the_probes_does_not_count_when_the_link_comes_late() {
         let mut w = window();
         w.on(Event::Probes(Probed::Passed), 1001);
-        assert_eq!(closed(&w.on(Event::LinkUp, 1050)), None);
+        assert_eq!(closed(&w.on(Event::LinkUp(Way::Far), 1050)), None);
         assert_eq!(w.on(Event::Probes(Probed::Passed), 1051), [Effect::Confirm]);
     }
 
@@ -353,10 +412,17 @@ mod tests {
     fn a_confirm_that_comes_at_the_deadline_or_with_an_answer_from_the_future_is_none() {
         let mut w = window();
         w.on(Event::Probes(Probed::Passed), 1059);
-        assert_eq!(w.on(Event::LinkUp, 1060), [Effect::Revert(Reason::NoLink)]);
+        assert_eq!(
+            w.on(Event::LinkUp(Way::Far), 1060),
+            [Effect::Revert(Reason::NoLink)]
+        );
         let mut w = window();
         w.on(Event::Probes(Probed::Passed), 1050);
-        assert_eq!(closed(&w.on(Event::LinkUp, 1030)), None, "the clock jumped back");
+        assert_eq!(
+            closed(&w.on(Event::LinkUp(Way::Far), 1030)),
+            None,
+            "the clock jumped back"
+        );
     }
 
     // holds: HR-13
@@ -382,7 +448,8 @@ mod tests {
 
     fn event() -> impl Strategy<Value = Event> {
         prop_oneof![
-            Just(Event::LinkUp),
+            Just(Event::LinkUp(Way::Far)),
+            Just(Event::LinkUp(Way::Near)),
             Just(Event::LinkDown),
             (0u32..400).prop_map(|secs| Event::Restarting { secs }),
             Just(Event::Probes(Probed::Passed)),
@@ -396,14 +463,16 @@ mod tests {
         // holds: EP-2, HR-13
         #[test]
         fn whatever_comes_it_is_closed_by_the_deadline_and_never_confirmed_without_link_and_probes(
-            events in proptest::collection::vec((event(), 0i64..30), 0..60)
+            events in proptest::collection::vec((event(), 0i64..30), 0..60),
+            by_probe: bool,
         ) {
             let mut w = window();
+            w.by_probe = by_probe;
             let (mut now, mut link, mut passed_at) = (1000, false, None);
             for (event, later) in events {
                 now += later;
                 match &event {
-                    Event::LinkUp => link = true,
+                    Event::LinkUp(way) => link = *way == Way::Far || by_probe,
                     Event::LinkDown => link = false,
                     Event::Probes(p) => passed_at = (*p == Probed::Passed).then_some(now),
                     Event::Restarting { .. } | Event::Tick => {}

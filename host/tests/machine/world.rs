@@ -113,6 +113,7 @@ impl Decl {
                 sealed: None,
                 apply_secs: 60,
                 confirm_secs: 60,
+                confirm_probe: None,
                 on_failure: OnFailure::Revert,
                 mode: Mode::Apply,
                 min_host_version: None,

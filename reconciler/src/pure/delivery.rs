@@ -71,6 +71,9 @@ pub struct Delivery {
     /// Why its commit says that what it takes away may go (FR-12).
     #[serde(default)]
     pub allows_removals: Option<String>,
+    /// The branch was rewritten before it, and nobody has let that through since (FG-3).
+    #[serde(default)]
+    pub rewritten: bool,
     /// A person said hold before it began.
     #[serde(default)]
     pub person_hold: bool,

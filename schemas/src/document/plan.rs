@@ -37,6 +37,12 @@ pub struct PlanDoc {
     /// How much may vanish without a word (FR-12).
     #[serde(default)]
     pub max_removals: MaxRemovals,
+    /// What becomes of a new head that drops delivered commits (FG-3).
+    #[serde(default)]
+    pub history_rewritten: Rewritten,
+    /// What proves that the machine of the reconciler can still be reached; none: its session (EP-2).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub confirm_probe: Option<ResourceName>,
     /// When stages may open (DL-17); none: at any time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub window: Option<Window>,
@@ -256,6 +262,12 @@ word_type! {
         Hold = "hold",
         /// It is walked like any other.
         Walk = "walk",
+    }
+}
+
+impl Default for Rewritten {
+    fn default() -> Self {
+        Self::Hold
     }
 }
 

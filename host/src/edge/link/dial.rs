@@ -1,6 +1,7 @@
 //! From an address to an open session: TCP, TLS where the address asks for it, WebSocket, handshake; and the two halves
 //! of its socket.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -18,6 +19,7 @@ use tokio_tungstenite::{MaybeTlsStream, WebSocketStream};
 
 use super::tls::{self, TlsError};
 use crate::pure::address::{Address, Carrier, NoAddress};
+use crate::pure::confirm::Way;
 
 /// For the connection, for TLS, for the upgrade, and for the answer to the handshake, each.
 const STEP: Duration = Duration::from_secs(10);
@@ -55,6 +57,7 @@ fn slow(step: &'static str) -> DialError {
 /// An open session and its socket.
 pub(crate) struct Open {
     pub(crate) session: Session,
+    pub(crate) way: Way,
     pub(crate) reader: Reader,
     pub(crate) writer: Writer,
 }
@@ -63,7 +66,8 @@ type Stream = WebSocketStream<MaybeTlsStream<TcpStream>>;
 
 /// Dials one address and shakes hands.
 pub(crate) async fn open(address: &str, initiator: Initiator, first: Frame) -> Result<Open, DialError> {
-    let (writer, reader) = connect(address).await?.split();
+    let (stream, way) = connect(address).await?;
+    let (writer, reader) = stream.split();
     let (mut writer, mut reader) = (Writer(writer), Reader(reader));
     writer.send(vec![first]).await.map_err(DialError::Refused)?;
     let answer = async {
@@ -81,18 +85,23 @@ pub(crate) async fn open(address: &str, initiator: Initiator, first: Frame) -> R
     let session = initiator.finish(&answer).map_err(DialError::Key)?;
     Ok(Open {
         session,
+        way,
         reader,
         writer,
     })
 }
 
-async fn connect(address: &str) -> Result<Stream, DialError> {
+async fn connect(address: &str) -> Result<(Stream, Way), DialError> {
     let Address { carrier, host, port } = Address::read(address)?;
     let stream = tokio::time::timeout(STEP, TcpStream::connect((host.as_str(), port)))
         .await
         .map_err(|_| slow("connect"))?
         .map_err(DialError::Connect)?;
     stream.set_nodelay(true).map_err(DialError::Connect)?;
+    let ends = stream
+        .peer_addr()
+        .and_then(|peer| Ok((peer.ip(), stream.local_addr()?.ip())));
+    let way = ends.map_or(Way::Far, |(peer, own)| way(peer, own));
     let stream = match carrier {
         Carrier::Plain => MaybeTlsStream::Plain(stream),
         Carrier::Tls => {
@@ -112,7 +121,17 @@ async fn connect(address: &str) -> Result<Stream, DialError> {
         .await
         .map_err(|_| slow("upgrade"))?
         .map_err(|e| DialError::Upgrade(e.to_string()))?;
-    Ok(socket)
+    Ok((socket, way))
+}
+
+/// A connection over loopback, and one to an address of the machine's own, never leave it.
+fn way(peer: IpAddr, own: IpAddr) -> Way {
+    let (peer, own) = (peer.to_canonical(), own.to_canonical());
+    if peer.is_loopback() || peer == own {
+        Way::Near
+    } else {
+        Way::Far
+    }
 }
 
 /// What came from the socket.
@@ -221,5 +240,28 @@ impl Outbox {
 impl Drop for Outbox {
     fn drop(&mut self) {
         self.task.abort();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // holds: EP-2
+    #[test]
+    fn a_connection_that_never_leaves_the_machine_is_near() {
+        let way = |peer: &str, own: &str| way(peer.parse().unwrap(), own.parse().unwrap());
+        for (peer, own) in [
+            ("127.0.0.1", "127.0.0.1"),
+            ("127.9.9.9", "127.0.0.1"),
+            ("::1", "::1"),
+            ("::ffff:127.0.0.1", "::ffff:127.0.0.1"),
+            ("192.0.2.7", "192.0.2.7"),
+            ("::ffff:192.0.2.7", "192.0.2.7"),
+        ] {
+            assert_eq!(way(peer, own), Way::Near, "{peer}");
+        }
+        assert_eq!(way("192.0.2.8", "192.0.2.7"), Way::Far);
+        assert_eq!(way("2001:db8::8", "2001:db8::7"), Way::Far);
     }
 }

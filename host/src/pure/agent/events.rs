@@ -9,7 +9,7 @@ use meshplan_schemas::wire::FromHost;
 use serde::{Deserialize, Serialize};
 
 use super::Started;
-use crate::pure::confirm::Reason;
+use crate::pure::confirm::{Reason, Way};
 use crate::pure::orders::{Anchor, Kept, Slot};
 
 /// What happens.
@@ -18,7 +18,7 @@ pub enum Event {
     /// The machine was opened.
     Started(Box<Started>),
     /// A session stands.
-    LinkUp,
+    LinkUp(Way),
     /// No session.
     LinkDown,
     /// A signed order, from a session with a reconciler.

@@ -183,6 +183,7 @@ impl Agent {
         let (mut window, effects) = Window::resume(change, opened_at, deadline, stopped.is_some(), now);
         self.serial += 1;
         window.reverting.clone_from(&reverting);
+        window.by_probe = self.proven_by_probe(change);
         self.standing.window = Some(window);
         if let Some(reason) = reverting {
             return self.take_back(change, reason, now);

@@ -37,7 +37,7 @@ fn the_number_is_on_disk_before_the_order_is_kept_and_the_order_before_the_first
 #[test]
 fn a_declaration_stays_once_a_session_that_came_up_after_it_stands() {
     let mut node = Node::new();
-    node.on(Event::LinkUp);
+    node.on(Event::LinkUp(Way::Far));
     node.declare(&sample::declaration(1, &[("web", "web-1")]));
     assert_eq!(node.state(), (1, DeclarationState::AwaitingConfirm));
     assert_eq!(node.renewed, 1);
@@ -425,7 +425,7 @@ fn drift_is_put_right_at_the_reconcile_and_reported() {
 #[test]
 fn the_former_head_is_kept_until_a_session_under_the_new_one_has_worked() {
     let mut node = Node::new();
-    node.on(Event::LinkUp);
+    node.on(Event::LinkUp(Way::Far));
     node.order(sample::text(&sample::head(2, &[1, 3]).0));
     assert_eq!(
         node.agent.orders.former_head.as_ref().map(|h| h.payload.revision),
@@ -437,7 +437,7 @@ fn the_former_head_is_kept_until_a_session_under_the_new_one_has_worked() {
         Some(1)
     );
     node.on(Event::LinkDown);
-    let effects = node.on(Event::LinkUp);
+    let effects = node.on(Event::LinkUp(Way::Far));
     assert!(effects.contains(&Effect::Drop(Slot::FormerHead)));
     assert_eq!(node.agent.orders.former_head, None);
 }
@@ -473,7 +473,7 @@ proptest! {
         for (event, later) in events {
             node.now += later;
             match event {
-                0 => { node.on(Event::LinkUp); }
+                0 => { node.on(Event::LinkUp(Way::Far)); }
                 1 => { node.on(Event::LinkDown); }
                 2 => {
                     sequence += 1;

@@ -10,10 +10,26 @@ use crate::pure::confirm::{self, Change, Probed, Window};
 impl Agent {
     /// Opens the window of a change that is done.
     pub(super) fn open_window(&mut self, change: Change, confirm_secs: u32, now: i64) {
-        let (window, effects) = Window::open(change, confirm_secs, now);
+        let (mut window, effects) = Window::open(change, confirm_secs, now);
+        window.by_probe = self.proven_by_probe(change);
         self.serial += 1;
         self.standing.window = Some(window);
         self.window_effects(effects, now);
+    }
+
+    /// Whether the order names a probe that this machine has: where the reconciler runs on it, that proves the way.
+    pub(super) fn proven_by_probe(&self, change: Change) -> bool {
+        let named = match change {
+            Change::Declaration { digest, .. } => {
+                let trying = self.orders.trying.as_ref().filter(|kept| kept.digest == digest);
+                trying.and_then(|kept| kept.payload.confirm_probe.as_ref())
+            }
+            Change::Policy { digest, .. } => {
+                let epoch = self.orders.epochs.get(&digest);
+                epoch.and_then(|kept| kept.payload.confirm_probe.as_ref())
+            }
+        };
+        named.is_some_and(|named| self.probes().iter().any(|(name, _)| name == named))
     }
 
     pub(super) fn window_event(&mut self, event: confirm::Event, now: i64) {

@@ -31,6 +31,7 @@ mod lasting;
 mod old_hosts;
 pub(super) mod plan;
 mod removals;
+mod rewritten;
 
 const RECONCILER: &str = "reconciler";
 
@@ -69,32 +70,14 @@ pub(super) fn judge(draft: &mut Draft<'_>) -> Result<(), DecideError> {
         Some(Tree::Composed(_) | Tree::Gone(_)) => {}
     }
     for (_, older) in waiting {
-        inherit_hold(draft, &older, &mut delivery)?;
+        let older_one = draft.deliveries.get(&older);
+        // Taking the place of what waits for a word about a rewritten branch launders nothing.
+        delivery.rewritten |= rewritten::unanswered(older_one);
         supersede(draft, &older, &newest)?;
     }
     judge_newest(draft, &mut delivery)?;
     draft.put(delivery);
     Ok(())
-}
-
-/// Taking the place of a commit that was held for a rewritten branch launders nothing: it waits for the same word.
-fn inherit_hold(draft: &mut Draft<'_>, older: &CommitId, newest: &mut Delivery) -> Result<(), DecideError> {
-    let held = draft
-        .deliveries
-        .get(older)
-        .is_some_and(|d| d.state == State::Held && d.code == Code::HistoryRewritten);
-    if !held || newest.state != State::Proposed {
-        return Ok(());
-    }
-    let why = "the branch was rewritten before it, and nobody has said go since".to_owned();
-    draft.transit(
-        newest,
-        State::Held,
-        Code::HistoryRewritten,
-        RECONCILER,
-        why,
-        Vec::new(),
-    )
 }
 
 fn supersede(draft: &mut Draft<'_>, older: &CommitId, newer: &CommitId) -> Result<(), DecideError> {
@@ -379,7 +362,8 @@ fn hold(
         return Some((Code::MergedUnchecked, reason));
     }
     let bounds = bounds(draft, delivery, plan);
-    approvals::hold(draft, delivery, &bounds)
+    rewritten::hold(delivery, &bounds)
+        .or_else(|| approvals::hold(draft, delivery, &bounds))
         .or_else(|| former_checks::hold(draft, tree))
         .or_else(|| removals::hold(draft, delivery, tree, &bounds))
         .or_else(|| away::shut_window(draft, tree, plan, &bounds))
@@ -474,6 +458,7 @@ pub(super) fn begin_on_word(
     let old = name_old_hosts(draft, delivery, &tree);
     let mut facts = gate_facts(&tree, delivery, plan.as_ref());
     facts.extend(approvals::facts(draft, delivery));
+    facts.extend(rewritten::let_through(delivery));
     facts.extend(former_checks::facts(draft, &tree));
     facts.extend(removals::fact(draft, delivery, &tree));
     facts.extend(lasting::facts(draft, delivery, &tree));
@@ -531,6 +516,7 @@ fn begin(
     );
     let mut facts = gate_facts(tree, delivery, plan);
     facts.extend(approvals::facts(draft, delivery));
+    facts.extend(rewritten::let_through(delivery));
     facts.extend(former_checks::facts(draft, tree));
     facts.extend(going);
     facts.extend(lasting::facts(draft, delivery, tree));

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use meshplan_schemas::document::FleetFile;
 use meshplan_schemas::document::fleet::SignedCommits;
-use meshplan_schemas::document::plan::{ConfirmBy, PlanFile, Rewritten};
+use meshplan_schemas::document::plan::{ConfirmBy, PlanFile};
 use meshplan_schemas::document::read::At;
 use meshplan_schemas::finding::{Finding, Source};
 
@@ -81,13 +81,7 @@ fn plan(file: &PlanFile, say: &mut impl FnMut(&Range<usize>, &str)) {
     if file.revert_pr.value {
         say(&file.revert_pr.span, "`revert_pr` is");
     }
-    if file.history_rewritten.value != Rewritten::Hold {
-        say(
-            &file.history_rewritten.span,
-            "`history_rewritten` other than \"hold\" is",
-        );
-    }
-    if file.confirm.value != ConfirmBy::Session {
-        say(&file.confirm.span, "`confirm` other than \"session\" is");
+    if file.confirm.value == ConfirmBy::Neighbour {
+        say(&file.confirm.span, "`confirm = \"neighbour\"` is");
     }
 }

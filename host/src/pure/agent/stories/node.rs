@@ -155,7 +155,7 @@ impl Node {
     /// The session that the window asked for comes up.
     pub(super) fn link(&mut self) {
         self.on(Event::LinkDown);
-        self.on(Event::LinkUp);
+        self.on(Event::LinkUp(Way::Far));
         self.work();
     }
     pub(super) fn tick(&mut self, later: i64) {

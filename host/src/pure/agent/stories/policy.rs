@@ -51,7 +51,7 @@ fn missing_bytes_are_asked_for_once_a_session_and_then_run() {
         Targeting::nodes(vec![sample::OTHER_NODE]),
         vec![named.clone()],
     );
-    node.on(Event::LinkUp);
+    node.on(Event::LinkUp(Way::Far));
     node.order(sample::text(&canary));
     node.tick(1);
     let wants = |node: &Node| {
@@ -62,7 +62,7 @@ fn missing_bytes_are_asked_for_once_a_session_and_then_run() {
     };
     assert_eq!(node.said.last(), Some(&FromHost::Want { digest: named.digest }));
     assert_eq!(wants(&node), 1);
-    node.on(Event::LinkUp);
+    node.on(Event::LinkUp(Way::Far));
     assert_eq!(wants(&node), 2);
     node.order(sample::text(&release));
     node.link();
@@ -144,7 +144,7 @@ fn a_newer_epoch_that_comes_inside_the_window_does_not_drop_the_one_that_is_judg
         "dropped in its window"
     );
     node.on(Event::LinkDown);
-    node.on(Event::LinkUp);
+    node.on(Event::LinkUp(Way::Far));
     node.on(Event::Order(newer(10)));
     node.ends = vec![applied(ApplyEnd::WindowOpen)];
     node.on(Event::Done(Box::new(Done::Confirmed)));

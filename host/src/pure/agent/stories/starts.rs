@@ -89,7 +89,7 @@ fn what_the_disk_lost_is_asked_for_again_and_nothing_older_is_begun_meanwhile() 
     node.agent.orders.declaration = None;
     node.agent.orders.confirmed = None;
     let mut node = node.restarted(StartedWindow::Clean, digest);
-    node.on(Event::LinkUp);
+    node.on(Event::LinkUp(Way::Far));
     let Some(FromHost::Hello { marks, .. }) = node.said.last() else {
         panic!("no Hello")
     };
@@ -142,7 +142,7 @@ fn with_both_marks_lost_the_policy_stays_as_it_is_until_a_reconciler_has_spoken(
     let mut node = Node::with(given);
     node.tick(1);
     assert!(node.jobs.is_empty() && !node.events().contains(&"epoch.staged"));
-    node.on(Event::LinkUp);
+    node.on(Event::LinkUp(Way::Far));
     node.on(Event::Current);
     assert!(node.events().contains(&"epoch.staged"));
 }

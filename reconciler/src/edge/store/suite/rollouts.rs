@@ -35,6 +35,7 @@ fn epoch(number: u64, phase: Phase, n: u8) -> Order {
         targeting: Targeting::everyone(),
         min_daemon_version: None,
         confirm_secs: 60,
+        confirm_probe: None,
         policy: String::new(),
         in_force: Vec::new(),
         watch_until: None,

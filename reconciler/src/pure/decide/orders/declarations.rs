@@ -5,12 +5,13 @@ use std::sync::Arc;
 
 use meshplan_schemas::declaration::{Declaration, Mode, ModuleContent, ModuleEntry, OnFailure};
 use meshplan_schemas::digest::Digest;
-use meshplan_schemas::ident::{DeliveryName, ModuleName, NodeId};
+use meshplan_schemas::ident::{DeliveryName, ModuleName, NodeId, ResourceName};
 use meshplan_schemas::limits::SCHEMA;
 
 use crate::pure::act::Order;
 use crate::pure::decide::DecideError;
 use crate::pure::decide::draft::Draft;
+use crate::pure::decide::waiting::plan::plan_for;
 use crate::pure::delivery::Delivery;
 use crate::pure::diff::PolicyOnNode;
 use crate::pure::scope::Scope;
@@ -124,6 +125,7 @@ fn declaration(
         sealed: None,
         apply_secs: timing.apply_secs,
         confirm_secs: timing.confirm_secs,
+        confirm_probe: timing.confirm_probe,
         on_failure: OnFailure::Revert,
         mode: Mode::Apply,
         min_host_version: None,
@@ -148,9 +150,12 @@ fn entry(draft: &Draft<'_>, name: &ModuleName, content: &ContentRef, body: &Modu
     }
 }
 
+/// How an order of a delivery is confirmed.
 pub(super) struct Timing {
     pub(super) apply_secs: u32,
     pub(super) confirm_secs: u32,
+    /// What proves the way to the machine of the reconciler, where its plan names it (EP-2).
+    pub(super) confirm_probe: Option<ResourceName>,
 }
 
 pub(super) fn timing(draft: &Draft<'_>, delivery: &Delivery) -> Timing {
@@ -159,10 +164,12 @@ pub(super) fn timing(draft: &Draft<'_>, delivery: &Delivery) -> Timing {
         Timing {
             apply_secs: 1800,
             confirm_secs: 60,
+            confirm_probe: None,
         },
         |tree| Timing {
             apply_secs: tree.fleet.config_mgmt.apply_secs,
             confirm_secs: delivery.config_mgmt(&tree.fleet.config_mgmt).confirm_secs,
+            confirm_probe: plan_for(&tree, &delivery.legs).and_then(|plan| plan.confirm_probe.clone()),
         },
     )
 }

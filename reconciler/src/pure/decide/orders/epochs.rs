@@ -39,6 +39,7 @@ pub(super) fn release(
         targeting,
         min_daemon_version: tree.fleet.config_mgmt.min_daemon_version.clone(),
         confirm_secs: mgmt.confirm_secs,
+        confirm_probe: timing(draft, delivery).confirm_probe,
         policy: text,
         in_force: in_force.iter().map(in_force_entry).collect(),
         watch_until: watch,
@@ -195,6 +196,7 @@ pub(super) fn abort(draft: &mut Draft<'_>, delivery: &mut Delivery) -> Result<Ab
     }
     for (targeting, nodes) in each.into_iter().rev() {
         let below = below(draft, delivery, digest, &targeting);
+        let timing = timing(draft, delivery);
         let epoch = Epoch {
             schema: SCHEMA,
             fleet: draft.known.settings.fleet.clone(),
@@ -206,7 +208,8 @@ pub(super) fn abort(draft: &mut Draft<'_>, delivery: &mut Delivery) -> Result<Ab
             targeting,
             // What takes something back every host takes that took it.
             min_daemon_version: None,
-            confirm_secs: timing(draft, delivery).confirm_secs,
+            confirm_secs: timing.confirm_secs,
+            confirm_probe: timing.confirm_probe,
             in_force: below.iter().map(in_force_entry).collect(),
             watch_until: None,
             rollout_id: delivery.name.to_string(),

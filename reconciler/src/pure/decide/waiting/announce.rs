@@ -5,18 +5,14 @@ use std::collections::BTreeMap;
 use meshplan_schemas::ident::DeliveryName;
 use meshplan_schemas::lifecycle::delivery::{Code, State};
 
-use super::RECONCILER;
+use super::rewritten;
 use crate::pure::decide::DecideError;
 use crate::pure::decide::draft::Draft;
 use crate::pure::delivery::{Delivery, Transition};
 
 /// Makes a delivery of each new commit, in first-parent order.
 pub(in crate::pure::decide) fn announce(draft: &mut Draft<'_>) -> Result<(), DecideError> {
-    let mut previous = draft
-        .deliveries
-        .values()
-        .max_by_key(|d| d.order)
-        .map(|d| d.commit.clone());
+    let mut before = draft.deliveries.values().max_by_key(|d| d.order).cloned();
     for new in draft.known.news {
         if draft.deliveries.contains_key(&new.commit) {
             continue;
@@ -26,12 +22,12 @@ pub(in crate::pure::decide) fn announce(draft: &mut Draft<'_>) -> Result<(), Dec
             "the commit is on {}, made from the forge's word",
             draft.known.settings.branch
         );
-        let mut delivery = Delivery {
+        let delivery = Delivery {
             commit: new.commit.clone(),
             repo: draft.known.settings.repo.clone(),
             name: DeliveryName::new(&draft.known.settings.repo, &new.commit),
             order: draft.counters.order,
-            previous: previous.replace(new.commit.clone()),
+            previous: before.as_ref().map(|d| d.commit.clone()),
             subject: new.subject.clone(),
             author: new.author.clone(),
             state: State::Proposed,
@@ -47,6 +43,7 @@ pub(in crate::pure::decide) fn announce(draft: &mut Draft<'_>) -> Result<(), Dec
             binds: None,
             again: false,
             allows_removals: new.allows_removals.clone(),
+            rewritten: new.rewritten || rewritten::unanswered(before.as_ref()),
             person_hold: false,
             inherited: None,
             left_behind: BTreeMap::new(),
@@ -67,17 +64,7 @@ pub(in crate::pure::decide) fn announce(draft: &mut Draft<'_>) -> Result<(), Dec
             reason,
             facts,
         });
-        if new.rewritten {
-            let why = "the branch was rewritten: what was delivered before is no longer on it".to_owned();
-            draft.transit(
-                &mut delivery,
-                State::Held,
-                Code::HistoryRewritten,
-                RECONCILER,
-                why,
-                Vec::new(),
-            )?;
-        }
+        before = Some(delivery.clone());
         draft.put(delivery);
     }
     Ok(())

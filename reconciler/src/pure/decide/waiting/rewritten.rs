@@ -1,0 +1,37 @@
+//! A branch that was rewritten under what was delivered (FG-3): the new head walks only where a person, or the plan before
+//! and the plan after, let it.
+//!
+//! It is a mark on the delivery and not a state: it goes on to the commit that takes a marked one's place, so that no later
+//! commit launders it, and ends with the walk that was let through.
+
+use meshplan_schemas::document::PlanDoc;
+use meshplan_schemas::document::plan::Rewritten;
+use meshplan_schemas::lifecycle::delivery::{Code, State};
+
+use crate::pure::delivery::Delivery;
+
+/// Whether a delivery is marked, and waits or has failed without anybody having let it through.
+pub(super) fn unanswered(delivery: Option<&Delivery>) -> bool {
+    let open = |d: &Delivery| matches!(d.state, State::Proposed | State::Held | State::Failed);
+    delivery.is_some_and(|d| d.rewritten && open(d))
+}
+
+/// Why the delivery waits for a person's word; none where both plans walk it.
+pub(super) fn hold(delivery: &Delivery, bounds: &[Option<PlanDoc>]) -> Option<(Code, String)> {
+    let walks = |plan: &Option<PlanDoc>| {
+        plan.as_ref()
+            .is_some_and(|p| p.history_rewritten == Rewritten::Walk)
+    };
+    if !delivery.rewritten || bounds.iter().all(walks) {
+        return None;
+    }
+    let reason = "the branch was rewritten: what was delivered before is no longer on it; a go walks it, or a plan that says \
+                  `history_rewritten = \"walk\"` before and after";
+    Some((Code::HistoryRewritten, reason.to_owned()))
+}
+
+/// Takes the mark off a delivery whose walk begins; the fact for its note.
+pub(super) fn let_through(delivery: &mut Delivery) -> Option<(String, String)> {
+    let says = "what was delivered before is no longer on the branch";
+    std::mem::take(&mut delivery.rewritten).then(|| ("History-Rewritten".to_owned(), says.to_owned()))
+}

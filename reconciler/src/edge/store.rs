@@ -9,6 +9,7 @@
 //! | [`act`] | what a pass decided, in one transaction |
 //! | [`gather`] | what a pass may know, at one moment |
 //! | [`kept`] | the assignments in memory, as long as they are what the database has |
+//! | [`deliveries`] | a delivery and its parts; the open ones in memory |
 //! | [`heard`] | what is heard of each node in memory; what is new is read |
 //! | [`orders`] | signed orders, leaves and timestamps, as sessions read them |
 //! | [`journal`] | signed blocks on their way into notes |
@@ -22,6 +23,7 @@
 pub mod act;
 mod cell;
 mod db;
+mod deliveries;
 pub mod error;
 pub mod events;
 pub mod gather;
@@ -53,6 +55,7 @@ use tokio::sync::watch;
 
 use super::clock::Clock;
 use db::{Db, SqliteFile, args};
+use deliveries::Walking;
 pub use error::StoreError;
 use heard::Heard;
 use kept::Kept;
@@ -84,6 +87,7 @@ const SQLITE_MIGRATIONS: &[(i64, &str, &str)] = &[
         "reviews",
         include_str!("../../migrations/sqlite/0005_reviews.sql"),
     ),
+    (6, "parts", include_str!("../../migrations/sqlite/0006_parts.sql")),
 ];
 
 /// The store. Cheap to clone; all clones are one.
@@ -102,6 +106,7 @@ struct Inner {
     happened: watch::Sender<u64>,
     /// What the next pass need not read again.
     kept: Kept,
+    walking: Walking,
     heard: Heard,
     /// Held as long as the store is: one reconciler for one database.
     _lock: File,
@@ -139,6 +144,7 @@ impl Store {
                 answered: watch::Sender::new(0),
                 happened: watch::Sender::new(0),
                 kept: Kept::default(),
+                walking: Walking::default(),
                 heard: Heard::default(),
                 _lock: lock,
             }),

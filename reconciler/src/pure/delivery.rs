@@ -19,6 +19,7 @@ use serde::{Deserialize, Serialize};
 
 use super::rollout::words::Overrides;
 use super::scope::Scope;
+use super::shared::Shared;
 
 /// A delivery as it is stored.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -82,7 +83,7 @@ pub struct Delivery {
     pub inherited: Option<Inherited>,
     /// Machines that are left behind what it brings: in none of its stages, and never waited for (UC-1).
     #[serde(default)]
-    pub left_behind: BTreeMap<NodeId, LeftBehind>,
+    pub left_behind: Shared<BTreeMap<NodeId, LeftBehind>>,
     /// What a person said is other for its rollout alone (RO-6).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub overrides: Option<Overrides>,
@@ -116,7 +117,7 @@ pub struct Follows {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Inherited {
     /// The machines.
-    pub reached: BTreeMap<NodeId, Reached>,
+    pub reached: Shared<BTreeMap<NodeId, Reached>>,
     /// Its first epoch, 0 without one.
     pub first_epoch: u64,
 }
@@ -158,10 +159,14 @@ pub struct Leg {
     #[serde(default)]
     pub from: Option<CommitId>,
     /// For modules and policy: the nodes that it changes.
-    pub nodes: BTreeMap<NodeId, NodeChange>,
+    pub nodes: Shared<BTreeMap<NodeId, NodeChange>>,
     /// The same for nodes that are left behind: accepted for them with the others, and ordered later or never (UC-1).
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub behind: BTreeMap<NodeId, NodeChange>,
+    #[serde(default, skip_serializing_if = "is_nobody")]
+    pub behind: Shared<BTreeMap<NodeId, NodeChange>>,
+}
+
+fn is_nobody(nodes: &Shared<BTreeMap<NodeId, NodeChange>>) -> bool {
+    nodes.is_empty()
 }
 
 /// What a leg changes on one node: content digests; none is "not there".
@@ -195,7 +200,7 @@ pub struct Walk {
     #[serde(default)]
     pub revision: u64,
     /// Every machine to which any order of it was addressed (DL-7).
-    pub reached: BTreeMap<NodeId, Reached>,
+    pub reached: Shared<BTreeMap<NodeId, Reached>>,
     /// The newest epoch addresses everyone.
     #[serde(default)]
     pub released: bool,
@@ -207,7 +212,7 @@ pub struct Walk {
     pub excused: BTreeSet<NodeId>,
     /// The class of each machine that it changes and that is not required, as it counts now (UC-1).
     #[serde(default)]
-    pub classes: BTreeMap<NodeId, UpdateClass>,
+    pub classes: Shared<BTreeMap<NodeId, UpdateClass>>,
     /// What is worth saying of the walk: an empty stage, a canary that was replaced, a class that is another now.
     #[serde(default)]
     pub lines: Vec<String>,
@@ -306,7 +311,7 @@ pub struct StageRun {
     #[serde(default)]
     pub group: Option<Targeting>,
     /// The machines, once the stage has started.
-    pub machines: BTreeMap<NodeId, MachineRun>,
+    pub machines: Shared<BTreeMap<NodeId, MachineRun>>,
     /// When it was ordered.
     #[serde(default)]
     pub ordered_at: Option<Timestamp>,

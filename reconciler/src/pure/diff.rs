@@ -115,8 +115,8 @@ pub fn diff(tree: &Composed, beside: &Beside<'_>) -> Result<Diff, serde_json::Er
             digest: tree.list_digest,
             before,
             from: None,
-            nodes: BTreeMap::new(),
-            behind: BTreeMap::new(),
+            nodes: BTreeMap::new().into(),
+            behind: BTreeMap::new().into(),
         });
     }
     let (policy, lagging) = policy_leg(tree, snapshot, &tree.policy, tree.policy_digest)?;
@@ -133,8 +133,8 @@ pub fn diff(tree: &Composed, beside: &Beside<'_>) -> Result<Diff, serde_json::Er
             digest: tree.gate_digest,
             before,
             from: None,
-            nodes: BTreeMap::new(),
-            behind: BTreeMap::new(),
+            nodes: BTreeMap::new().into(),
+            behind: BTreeMap::new().into(),
         });
     }
 
@@ -213,8 +213,8 @@ fn policy_leg(
         digest,
         before,
         from: None,
-        nodes: changes.nodes,
-        behind: changes.behind,
+        nodes: changes.nodes.into(),
+        behind: changes.behind.into(),
     });
     Ok((leg, changes.lagging))
 }
@@ -244,8 +244,8 @@ fn module_legs(tree: &Composed, snapshot: &Snapshot) -> Vec<(Leg, BTreeSet<NodeI
                 digest,
                 before: None,
                 from: None,
-                nodes: changes.nodes,
-                behind: changes.behind,
+                nodes: changes.nodes.into(),
+                behind: changes.behind.into(),
             };
             (leg, changes.lagging)
         })

@@ -80,8 +80,10 @@ impl Store {
         let before = kept::changes(&mut tx).await?;
         compare(&counters(&mut tx).await?, &act.counters_before)?;
         put_contents(&mut tx, act).await?;
+        let mut written = Vec::with_capacity(act.deliveries.len());
         for delivery in &act.deliveries {
-            put_delivery(&mut tx, delivery).await?;
+            written.push((delivery, self.inner.walking.put(&mut tx, delivery).await?));
+            list_outstanding(&mut tx, delivery).await?;
         }
         for transition in &act.transitions {
             put_transition(&mut tx, transition).await?;
@@ -115,6 +117,9 @@ impl Store {
         fail::fail_point!("store-before-commit");
         tx.commit().await?;
         self.inner.kept.changed(taken, before, after, &act.assignments);
+        for (delivery, changes) in written {
+            self.inner.walking.keep(delivery, changes);
+        }
         fail::fail_point!("store-after-commit");
         if !act.answers.is_empty() {
             self.inner.answered.send_modify(|n| *n += 1);
@@ -210,19 +215,9 @@ async fn put_contents(tx: &mut Tx, act: &Act) -> Result<(), StoreError> {
     Ok(())
 }
 
-async fn put_delivery(tx: &mut Tx, delivery: &Delivery) -> Result<(), StoreError> {
-    const SQL: &str = "INSERT INTO deliveries (commit_id, name, state, order_no, doc) VALUES ($1, $2, $3, $4, $5) \
-        ON CONFLICT (commit_id) DO UPDATE SET state = excluded.state, doc = excluded.doc";
+async fn list_outstanding(tx: &mut Tx, delivery: &Delivery) -> Result<(), StoreError> {
     const LIST: &str = "INSERT INTO meta (key, value) VALUES ($1, $2) ON CONFLICT DO NOTHING";
     const UNLIST: &str = "DELETE FROM meta WHERE key = $1";
-    let args = args![
-        delivery.commit.as_str(),
-        delivery.name.to_string(),
-        delivery.state.word(),
-        int(delivery.order)?,
-        json(delivery)?,
-    ];
-    tx.run(SQL, args).await?;
     let key = format!("{OUTSTANDING}{}", delivery.commit);
     if delivery.owes() {
         tx.run(LIST, args![key, ""]).await?;

@@ -2,18 +2,17 @@
 
 use meshplan_schemas::envelope::Envelope;
 use meshplan_schemas::fleet_list::FleetHead;
-use meshplan_schemas::ident::CommitId;
 
 use super::cell::cell;
 use super::db::{Tx, args};
+use super::deliveries::Row;
 use super::{Store, StoreError, act};
-use crate::pure::delivery::Delivery;
 use crate::pure::snapshot::{Freeze, HeadRef, Snapshot};
 
 /// The lease's term until there is a lease (LK-6).
 const TERM: u64 = 1;
 /// The deliveries that are over and still have something to order ([`Delivery::owes`]); `;` is the character after `:`.
-const OUTSTANDING: &str = "SELECT commit_id, doc FROM deliveries WHERE commit_id IN \
+const OUTSTANDING: &str = "SELECT commit_id, changes FROM deliveries WHERE commit_id IN \
     (SELECT substr(key, 13) FROM meta WHERE key >= 'outstanding:' AND key < 'outstanding;')";
 
 impl Store {
@@ -33,11 +32,40 @@ impl Store {
             nodes: self.inner.heard.read(&mut tx).await?,
             ..Snapshot::default()
         };
-        deliveries(&mut tx, &mut snapshot).await?;
+        self.deliveries_of(&mut tx, &mut snapshot).await?;
         state(&mut tx, &mut snapshot).await?;
         (snapshot.assignments, snapshot.changes) = self.inner.kept.read(&mut tx).await?;
         tx.commit().await?;
         Ok(snapshot)
+    }
+
+    async fn deliveries_of(&self, tx: &mut Tx, snapshot: &mut Snapshot) -> Result<(), StoreError> {
+        const OPEN: &str = "SELECT commit_id, changes FROM deliveries \
+            WHERE state IN ('proposed', 'held', 'delivering', 'rolling-back')";
+        const NEWEST_FINAL: &str = "SELECT commit_id, changes FROM deliveries \
+            WHERE state NOT IN ('proposed', 'held', 'delivering', 'rolling-back') ORDER BY order_no DESC LIMIT 1";
+        const ONE: &str = "SELECT commit_id, changes FROM deliveries WHERE commit_id = $1";
+        const REQUESTS: &str = "SELECT id, doc FROM requests WHERE answer IS NULL ORDER BY asked_at, id";
+
+        let asked: Vec<(String, String)> = tx.rows(REQUESTS, args![]).await?;
+        for (id, doc) in &asked {
+            snapshot.requests.push(cell("requests", "doc", id).json(doc)?);
+        }
+        let mut rows: Vec<Row> = tx.rows(OPEN, args![]).await?;
+        rows.extend(tx.row::<Row>(NEWEST_FINAL, args![]).await?);
+        rows.extend(tx.rows::<Row>(OUTSTANDING, args![]).await?);
+        for commit in snapshot
+            .requests
+            .iter()
+            .filter_map(|request| request.commit.as_ref())
+        {
+            rows.extend(tx.row::<Row>(ONE, args![commit.as_str()]).await?);
+        }
+        rows.sort();
+        rows.dedup();
+        let all = self.inner.walking.read_and_keep(tx, rows).await?;
+        snapshot.deliveries = all.into_iter().map(|d| (d.commit.clone(), d)).collect();
+        Ok(())
     }
 
     /// Whether a delivery is not final or still has something to order, or a request has no answer.
@@ -101,36 +129,6 @@ async fn head(tx: &mut Tx) -> Result<Option<HeadRef>, StoreError> {
         authors: head.authors,
         reconcilers: head.reconcilers,
     }))
-}
-
-async fn deliveries(tx: &mut Tx, snapshot: &mut Snapshot) -> Result<(), StoreError> {
-    const OPEN: &str = "SELECT commit_id, doc FROM deliveries \
-        WHERE state IN ('proposed', 'held', 'delivering', 'rolling-back')";
-    const NEWEST_FINAL: &str = "SELECT commit_id, doc FROM deliveries \
-        WHERE state NOT IN ('proposed', 'held', 'delivering', 'rolling-back') ORDER BY order_no DESC LIMIT 1";
-    const ONE: &str = "SELECT commit_id, doc FROM deliveries WHERE commit_id = $1";
-    const REQUESTS: &str = "SELECT id, doc FROM requests WHERE answer IS NULL ORDER BY asked_at, id";
-
-    let asked: Vec<(String, String)> = tx.rows(REQUESTS, args![]).await?;
-    for (id, doc) in &asked {
-        snapshot.requests.push(cell("requests", "doc", id).json(doc)?);
-    }
-    let mut rows: Vec<(String, String)> = tx.rows(OPEN, args![]).await?;
-    rows.extend(tx.row::<(String, String)>(NEWEST_FINAL, args![]).await?);
-    rows.extend(tx.rows::<(String, String)>(OUTSTANDING, args![]).await?);
-    for commit in snapshot
-        .requests
-        .iter()
-        .filter_map(|request| request.commit.as_ref())
-    {
-        rows.extend(tx.row::<(String, String)>(ONE, args![commit.as_str()]).await?);
-    }
-    for (commit, doc) in rows {
-        let delivery: Delivery = cell("deliveries", "doc", &commit).json(&doc)?;
-        let commit: CommitId = cell("deliveries", "commit_id", &commit).parse(&commit)?;
-        snapshot.deliveries.insert(commit, delivery);
-    }
-    Ok(())
 }
 
 async fn freeze(tx: &mut Tx) -> Result<Option<Freeze>, StoreError> {

@@ -9,6 +9,7 @@ use serde::de::DeserializeOwned;
 
 use super::cell::{cell, json};
 use super::db::args;
+use super::deliveries::Row;
 use super::{Store, StoreError};
 use crate::pure::delivery::{Delivery, Transition};
 use crate::pure::snapshot::{Nodes, Request, Review};
@@ -54,19 +55,16 @@ pub enum InviteUse {
     Unknown,
 }
 
-fn delivery((commit, doc): (String, String)) -> Result<Delivery, StoreError> {
-    cell("deliveries", "doc", &commit).json(&doc)
-}
-
 impl Store {
     /// The newest deliveries, newest first.
     ///
     /// # Errors
     /// [`StoreError`].
     pub async fn deliveries(&self, limit: u32) -> Result<Vec<Delivery>, StoreError> {
-        const SQL: &str = "SELECT commit_id, doc FROM deliveries ORDER BY order_no DESC LIMIT $1";
-        let rows = self.db().rows(SQL, args![i64::from(limit)]).await?;
-        rows.into_iter().map(delivery).collect()
+        const SQL: &str = "SELECT commit_id, changes FROM deliveries ORDER BY order_no DESC LIMIT $1";
+        let mut tx = self.db().begin_read().await?;
+        let rows = tx.rows(SQL, args![i64::from(limit)]).await?;
+        self.inner.walking.read(&mut tx, rows).await
     }
 
     /// The delivery of a commit.
@@ -74,9 +72,10 @@ impl Store {
     /// # Errors
     /// [`StoreError`].
     pub async fn delivery(&self, commit: &CommitId) -> Result<Option<Delivery>, StoreError> {
-        const SQL: &str = "SELECT commit_id, doc FROM deliveries WHERE commit_id = $1";
-        let row = self.db().row(SQL, args![commit.as_str()]).await?;
-        row.map(delivery).transpose()
+        const SQL: &str = "SELECT commit_id, changes FROM deliveries WHERE commit_id = $1";
+        let mut tx = self.db().begin_read().await?;
+        let rows = tx.rows(SQL, args![commit.as_str()]).await?;
+        Ok(self.inner.walking.read(&mut tx, rows).await?.pop())
     }
 
     /// The delivery that a person means: a commit id, its first digits, or a delivery's name.
@@ -85,23 +84,26 @@ impl Store {
     /// [`FindError`].
     pub async fn find_delivery(&self, text: &str) -> Result<Delivery, FindError> {
         const BY_NAME: &str =
-            "SELECT commit_id, doc FROM deliveries WHERE name = $1 ORDER BY order_no DESC LIMIT $2";
+            "SELECT commit_id, changes FROM deliveries WHERE name = $1 ORDER BY order_no DESC LIMIT $2";
         // `g` comes right after the last hexadecimal digit
-        const BY_PREFIX: &str = "SELECT commit_id, doc FROM deliveries \
+        const BY_PREFIX: &str = "SELECT commit_id, changes FROM deliveries \
             WHERE commit_id >= $1 AND commit_id < $2 ORDER BY order_no DESC LIMIT $3";
-        let mut rows: Vec<(String, String)> = if text.contains('@') {
-            self.db().rows(BY_NAME, args![text, CANDIDATES]).await?
+        let mut tx = self.db().begin_read().await?;
+        let rows: Vec<Row> = if text.contains('@') {
+            tx.rows(BY_NAME, args![text, CANDIDATES]).await?
         } else {
             let digits = text.to_ascii_lowercase();
             if digits.len() < SHORTEST || !digits.bytes().all(|b| b.is_ascii_hexdigit()) {
                 return Err(FindError::NotACommit(text.to_owned()));
             }
             let args = args![digits.clone(), format!("{digits}g"), CANDIDATES];
-            self.db().rows(BY_PREFIX, args).await?
+            tx.rows(BY_PREFIX, args).await?
         };
         match rows.len() {
-            0 => Err(FindError::NotFound(text.to_owned())),
-            1 => Ok(delivery(rows.remove(0))?),
+            0 | 1 => {
+                let found = self.inner.walking.read(&mut tx, rows).await?.pop();
+                found.ok_or_else(|| FindError::NotFound(text.to_owned()))
+            }
             _ => Err(FindError::Ambiguous {
                 text: text.to_owned(),
                 candidates: rows.into_iter().map(|(commit, _)| commit).collect(),

@@ -4,6 +4,7 @@
 //! end is a second line at the end of this file.
 
 mod act;
+mod deliveries;
 mod fixtures;
 mod reading;
 mod reports;
@@ -53,6 +54,11 @@ suite!(on_sqlite, crate::edge::store::suite::fresh_sqlite, {
         what_is_lifted_or_taken_away_is_gone
         assignments_in_memory_are_those_of_the_database_whoever_wrote_them
         after_an_act_that_was_not_stored_the_assignments_are_read_again;
+    deliveries:
+        it_comes_back_as_it_was_written_by_whoever_reads_it
+        what_changes_on_one_machine_is_one_part
+        an_act_that_was_not_stored_leaves_no_part_of_it_in_memory
+        a_document_of_before_the_parts_loses_nothing_when_it_is_written_again;
     reading:
         a_session_finds_heads_leaves_and_declarations_as_they_were_signed
         a_key_of_a_record_that_left_the_list_opens_nothing

@@ -52,7 +52,7 @@ pub fn word(class: UpdateClass) -> &'static str {
 pub(super) fn begin(delivery: &mut Delivery, tree: &Composed) {
     let changed = walk::changed(delivery);
     if let Some(walk) = delivery.walk.as_mut() {
-        walk.classes = counted(&changed, |id| of_record(tree, id));
+        walk.classes = counted(&changed, |id| of_record(tree, id)).into();
     }
 }
 
@@ -94,7 +94,7 @@ pub(super) fn count(draft: &Draft<'_>, delivery: &mut Delivery, tree: &Composed)
     let Some(walk) = delivery.walk.as_mut() else {
         return;
     };
-    if walk.classes == now {
+    if *walk.classes == now {
         return;
     }
     for id in &changed {
@@ -109,7 +109,7 @@ pub(super) fn count(draft: &Draft<'_>, delivery: &mut Delivery, tree: &Composed)
             ));
         }
     }
-    walk.classes = now;
+    walk.classes = now.into();
 }
 
 /// The stage whose machines are the canaries: the first that has machines, unless it is the rest of the fleet.

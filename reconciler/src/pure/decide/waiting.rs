@@ -170,7 +170,7 @@ fn judge_newest(draft: &mut Draft<'_>, delivery: &mut Delivery) -> Result<(), De
 fn take(delivery: &mut Delivery, tree: &Composed, diff: &Diff) {
     delivery.legs.clone_from(&diff.legs);
     delivery.left_out.clone_from(&diff.left_out);
-    delivery.left_behind = classes::left_behind(tree, &diff.left_behind);
+    delivery.left_behind = classes::left_behind(tree, &diff.left_behind).into();
     delivery.skipped = diff
         .skipped
         .iter()

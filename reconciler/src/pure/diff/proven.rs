@@ -142,8 +142,8 @@ pub(super) fn instead(
             digest: accepted.digest,
             before: None,
             from: Some(accepted.commit.clone()),
-            nodes,
-            behind: BTreeMap::new(),
+            nodes: nodes.into(),
+            behind: BTreeMap::new().into(),
         });
     }
     out

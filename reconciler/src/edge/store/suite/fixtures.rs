@@ -65,7 +65,7 @@ pub(super) fn delivery(n: u8, state: State) -> Delivery {
         rewritten: false,
         person_hold: false,
         inherited: None,
-        left_behind: BTreeMap::new(),
+        left_behind: BTreeMap::new().into(),
         overrides: None,
         binds: None,
     }

@@ -54,8 +54,9 @@ fn leg(nodes: u128) -> Leg {
         from: None,
         nodes: (1..=nodes)
             .map(|n| (node(n), change.clone()))
-            .collect::<BTreeMap<_, _>>(),
-        behind: BTreeMap::new(),
+            .collect::<BTreeMap<_, _>>()
+            .into(),
+        behind: BTreeMap::new().into(),
     }
 }
 

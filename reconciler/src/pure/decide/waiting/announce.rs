@@ -46,7 +46,7 @@ pub(in crate::pure::decide) fn announce(draft: &mut Draft<'_>) -> Result<(), Dec
             rewritten: new.rewritten || rewritten::unanswered(before.as_ref()),
             person_hold: false,
             inherited: None,
-            left_behind: BTreeMap::new(),
+            left_behind: BTreeMap::new().into(),
             overrides: None,
         };
         let facts = vec![

@@ -89,7 +89,7 @@ pub(in crate::pure::decide) fn new_walk(
                 over_budget: false,
                 waits: None,
                 group: None,
-                machines: BTreeMap::new(),
+                machines: BTreeMap::new().into(),
                 ordered_at: None,
             }
         })
@@ -103,11 +103,11 @@ pub(in crate::pure::decide) fn new_walk(
         epoch: 0,
         first_epoch: inherited.map_or(0, |i| i.first_epoch),
         revision: 0,
-        reached: inherited.map(|i| anew(&i.reached)).unwrap_or_default(),
+        reached: inherited.map(|i| anew(&i.reached)).unwrap_or_default().into(),
         released: false,
         windows,
         excused,
-        classes: BTreeMap::new(),
+        classes: BTreeMap::new().into(),
         lines: Vec::new(),
         apart: plan.is_some_and(|plan| plan.legs == Legs::Apart),
         taken: Vec::new(),

@@ -30,12 +30,13 @@ use crate::edge::store::orders::OrderKind;
 use crate::edge::store::{Store, StoreError};
 use crate::pure::act::Act;
 use crate::pure::compose::former::Former;
-use crate::pure::decide::{Contents, DecideError, Known, Settings, Tree, decide};
+use crate::pure::decide::{Contents, DecideError, Known, Settings, Tree, bases, decide};
 use crate::pure::diff::proven;
 use crate::pure::events;
 use crate::pure::freshness;
 use crate::pure::hearing::{Hearing, Jump, Went};
 use crate::pure::scope::Scope;
+use crate::pure::signatures::Brought;
 use crate::pure::snapshot::{Assignment, Snapshot};
 
 mod signing;
@@ -248,11 +249,13 @@ impl<R: FleetRepo, L: Links> Engine<R, L> {
         let trees = self.trees(&snapshot, news).await;
         self.read_contents(&snapshot).await?;
         let formers = self.formers(&snapshot, &trees, news).await;
+        let signatures = self.signatures(&snapshot, &trees, news).await;
         let known = Known {
             snapshot: &snapshot,
             trees: &trees,
             contents: &self.contents,
             formers: &formers,
+            signatures: &signatures,
             settings: &self.settings,
             news: &news.commits,
             now: self.clock.now(),
@@ -274,6 +277,7 @@ impl<R: FleetRepo, L: Links> Engine<R, L> {
             .cloned()
             .collect();
         wanted.extend(news.commits.iter().map(|c| c.commit.clone()));
+        wanted.extend(bases(snapshot, &news.commits).into_values());
         wanted.sort();
         wanted.dedup();
         let mut trees = BTreeMap::new();
@@ -334,6 +338,26 @@ impl<R: FleetRepo, L: Links> Engine<R, L> {
             }
         }
         formers
+    }
+
+    /// How what waits is signed, where the tree before it asks for that.
+    async fn signatures(
+        &mut self,
+        snapshot: &Snapshot,
+        trees: &BTreeMap<CommitId, Tree>,
+        news: &News,
+    ) -> BTreeMap<CommitId, Brought> {
+        let mut signatures = BTreeMap::new();
+        for (commit, base) in bases(snapshot, &news.commits) {
+            let asks = match trees.get(&base) {
+                Some(Tree::Composed(tree)) => tree.fleet.commit_signers.is_some(),
+                _ => false,
+            };
+            if asks && let Some(brought) = self.repository.brought(&base, &commit, &self.health).await {
+                signatures.insert(commit, brought);
+            }
+        }
+        signatures
     }
 
     /// Reads content that assignments, accepted scopes and walks name and that is not in memory yet.

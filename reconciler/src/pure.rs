@@ -29,6 +29,7 @@ pub mod rollout;
 pub mod scope;
 pub mod secret_digest;
 pub mod shared;
+pub mod signatures;
 pub mod snapshot;
 pub mod source_tree;
 pub mod template;

@@ -12,6 +12,7 @@ mod lineage;
 mod pack;
 mod propose;
 mod remote;
+mod signatures;
 mod tree;
 
 use std::path::{Path, PathBuf};

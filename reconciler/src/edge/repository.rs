@@ -23,6 +23,7 @@ use crate::pure::compose::former::{Former, former};
 use crate::pure::decide::{NewCommit, Tree};
 use crate::pure::diff::proven::Wanted;
 use crate::pure::news::{self, Found, Judged, Line};
+use crate::pure::signatures::Brought;
 
 /// After a look that failed the next one comes after so many seconds, or the poll interval when that is less.
 const RETRY_SECS: i64 = 5;
@@ -95,6 +96,13 @@ pub trait FleetRepo: Send {
         wanted: &Wanted,
         health: &Health,
     ) -> impl Future<Output = Option<Former>> + Send;
+    /// What a commit brings that is not behind its base, and how that is signed; none when it cannot be read now.
+    fn brought(
+        &mut self,
+        base: &CommitId,
+        commit: &CommitId,
+        health: &Health,
+    ) -> impl Future<Output = Option<Brought>> + Send;
     /// Forgets composed trees that no delivery needs.
     fn forget_but(&mut self, needed: &BTreeSet<&CommitId>);
 }
@@ -109,6 +117,8 @@ pub struct Repository {
     reader: Arc<Mutex<TreeReader>>,
     trees: BTreeMap<CommitId, Tree>,
     formers: BTreeMap<(CommitId, ModuleName), (Wanted, Former)>,
+    /// By base and commit.
+    brought: BTreeMap<(CommitId, CommitId), Brought>,
     notes: Waker,
     wake: Waker,
     look_now: LookNow,
@@ -167,6 +177,7 @@ impl Repository {
             }))),
             trees: BTreeMap::new(),
             formers: BTreeMap::new(),
+            brought: BTreeMap::new(),
             notes,
             wake,
             look_now: LookNow::default(),
@@ -322,9 +333,34 @@ impl FleetRepo for Repository {
         }
     }
 
+    async fn brought(&mut self, base: &CommitId, commit: &CommitId, health: &Health) -> Option<Brought> {
+        let key = (base.clone(), commit.clone());
+        if let Some(brought) = self.brought.get(&key) {
+            return Some(brought.clone());
+        }
+        let (mirror, (from, to)) = (Arc::clone(&self.mirror), key.clone());
+        let read = tokio::task::spawn_blocking(move || {
+            let mirror = mirror.lock().unwrap_or_else(PoisonError::into_inner);
+            mirror.brought(&from, &to)
+        });
+        match read.await {
+            Ok(Ok(brought)) => {
+                self.brought.insert(key, brought.clone());
+                Some(brought)
+            }
+            Ok(Err(error)) => {
+                tracing::error!(error = %error, commit = commit.short(), "signatures cannot be read");
+                health.set("tree", error.to_string());
+                None
+            }
+            Err(_) => None,
+        }
+    }
+
     /// Forgets composed trees that no delivery needs.
     fn forget_but(&mut self, needed: &BTreeSet<&CommitId>) {
         self.trees.retain(|commit, _| needed.contains(commit));
+        self.brought.retain(|(_, commit), _| needed.contains(commit));
         self.formers.retain(|(commit, _), _| needed.contains(commit));
     }
 }

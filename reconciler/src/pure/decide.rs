@@ -32,6 +32,7 @@ use super::act::Act;
 use super::compose::former::Former;
 use super::compose::{Composed, TreeError};
 use super::diff::PolicyOnNode;
+use super::signatures::Brought;
 use super::snapshot::Snapshot;
 
 pub mod classes;
@@ -45,6 +46,8 @@ pub mod waiting;
 pub mod walk;
 pub mod why;
 pub mod windows;
+
+pub use waiting::signed::bases;
 
 #[cfg(test)]
 mod tests;
@@ -60,6 +63,8 @@ pub struct Known<'a> {
     pub contents: &'a Contents,
     /// By commit, what [`super::diff::proven::wanted`] asks for its tree.
     pub formers: &'a BTreeMap<CommitId, Former>,
+    /// By commit that waits, what it brings and how that is signed, where its base asks for signatures ([`bases`]).
+    pub signatures: &'a BTreeMap<CommitId, Brought>,
     /// Who this reconciler is.
     pub settings: &'a Settings,
     /// Commits of the branch that no delivery has yet, oldest first.

@@ -72,6 +72,9 @@ pub struct Delivery {
     /// Why its commit says that what it takes away may go (FR-12).
     #[serde(default)]
     pub allows_removals: Option<String>,
+    /// The newest commit before it that was let through when it was announced: whose tree says by whom it must be signed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub base: Option<CommitId>,
     /// The branch was rewritten before it, and nobody has let that through since (FG-3).
     #[serde(default)]
     pub rewritten: bool,

@@ -17,6 +17,7 @@ use crate::pure::compose::former::{Former, former};
 use crate::pure::decide::Tree;
 use crate::pure::diff::proven::Wanted;
 use crate::pure::news::{self, Commit, Found, Judged, Known, Line};
+use crate::pure::signatures::{Brought, BroughtCommit, Proof};
 use crate::pure::source_tree::{EntryKind, SourceTree};
 
 /// The files of a tree.
@@ -244,6 +245,20 @@ impl FleetRepo for Repo {
     }
 
     fn look_again(&self) {}
+
+    /// Simulated commits are not signed.
+    async fn brought(&mut self, _base: &CommitId, commit: &CommitId, _health: &Health) -> Option<Brought> {
+        let commit = BroughtCommit {
+            id: commit.clone(),
+            at: 0,
+            proof: Proof::Unsigned,
+            clean_merge: false,
+        };
+        Some(Brought {
+            commits: vec![commit],
+            more: false,
+        })
+    }
 
     fn next_look(&self) -> Option<Timestamp> {
         self.next_look

@@ -8,8 +8,10 @@ use toml::de::DeValue;
 
 use super::read::{At, Read, Reader, table};
 use super::scalar::{Int, Secs, SomeSecs};
+use super::signers::Signer;
 use super::texts::{HostVersion, TreePath};
 use super::var::Vars;
+use super::words::words as word_type;
 use crate::fleet_list::Author;
 use crate::ident::{FleetName, KeyId};
 use crate::key::SigningKey;
@@ -43,9 +45,21 @@ pub struct FleetDoc {
     /// `[secrets] recipient`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recipient: Option<String>,
+    /// `[trust] signed_commits`, where it asks for any, with who is trusted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub commit_signers: Option<CommitSigners>,
     /// `[limits] bundle_mib`, where the fleet gives it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bundle_mib: Option<u32>,
+}
+
+/// Whose signatures the commits after this tree need.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CommitSigners {
+    /// Which commits.
+    pub asks: SignedCommits,
+    /// Who may sign.
+    pub signers: Vec<Signer>,
 }
 
 /// `[config_mgmt]`, with its defaults (FR-16).
@@ -191,34 +205,15 @@ table! {
     "root_threshold" root_threshold: Option<At<Int<1, 100>>>,
 }
 
-/// `signed_commits`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum SignedCommits {
-    /// Nobody asks.
-    Off,
-    /// The branch's tip must be signed.
-    Tip,
-    /// Every commit must be signed.
-    Every,
-}
-
-impl Read for SignedCommits {
-    fn read(value: &Spanned<DeValue<'_>>, reader: &mut Reader<'_>) -> Option<Self> {
-        reader.word(
-            value,
-            &[("off", Self::Off), ("tip", Self::Tip), ("every", Self::Every)],
-        )
-    }
-}
-impl JsonSchema for SignedCommits {
-    fn inline_schema() -> bool {
-        true
-    }
-    fn schema_name() -> std::borrow::Cow<'static, str> {
-        "SignedCommits".into()
-    }
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({ "enum": ["off", "tip", "every"] })
+word_type! {
+    /// `signed_commits`: which commits must be signed.
+    pub enum SignedCommits {
+        /// None.
+        Off = "off",
+        /// The branch's tip.
+        Tip = "tip",
+        /// Each one that a merge brings.
+        Every = "every",
     }
 }
 

@@ -2,20 +2,96 @@
 //! ("ALLOWED SIGNERS").
 
 use data_encoding::BASE64;
+use jiff::civil::{Date, DateTime};
+use jiff::tz::TimeZone;
+use serde::{Deserialize, Serialize};
 
 use crate::finding::{Finding, Source, did_you_mean};
 
 /// A signer.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Signer {
     /// Who: patterns of principals, as written.
     pub principals: String,
-    /// The options, as written; empty where there are none.
-    pub options: String,
+    /// What its options let it do.
+    #[serde(default)]
+    pub limits: Limits,
     /// The type of the key.
     pub kind: String,
     /// The key's bytes.
     pub key: Vec<u8>,
+}
+
+/// What a key may be used for, of its options.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Limits {
+    /// The namespaces that it may sign under; none: every one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub namespaces: Option<Vec<String>>,
+    /// From when on, unix seconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub valid_after: Option<i64>,
+    /// Until when, unix seconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub valid_before: Option<i64>,
+}
+
+impl Limits {
+    /// Whether it may sign under this namespace at this time, unix seconds.
+    #[must_use]
+    pub fn allow(&self, namespace: &str, at: i64) -> bool {
+        let named = |names: &Vec<String>| names.iter().any(|name| name == namespace);
+        self.namespaces.as_ref().is_none_or(named)
+            && self.valid_after.is_none_or(|from| at >= from)
+            && self.valid_before.is_none_or(|to| at < to)
+    }
+
+    /// Reads options, as `namespaces="git",valid-before="20300101Z"`.
+    fn read(options: &str) -> Result<Self, String> {
+        let mut limits = Self::default();
+        let mut rest = options;
+        while !rest.is_empty() {
+            let (name, after) = rest
+                .split_once('=')
+                .ok_or_else(|| format!("the option `{}` is not supported", rest.escape_debug()))?;
+            let value = after.strip_prefix('"').and_then(|value| value.split_once('"'));
+            let (value, after) = value.ok_or_else(|| format!("the value of `{name}` stands in quotes"))?;
+            rest = match after.strip_prefix(',') {
+                Some(more) => more,
+                None if after.is_empty() => after,
+                None => return Err(format!("after `{name}` a comma or a space is expected")),
+            };
+            match name.to_ascii_lowercase().as_str() {
+                "namespaces" => limits.namespaces = Some(value.split(',').map(str::to_owned).collect()),
+                "valid-after" => limits.valid_after = Some(moment(value)?),
+                "valid-before" => limits.valid_before = Some(moment(value)?),
+                other => return Err(format!("the option `{}` is not supported", other.escape_debug())),
+            }
+        }
+        Ok(limits)
+    }
+}
+
+/// `YYYYMMDD` or `YYYYMMDDHHMM[SS]`, with a `Z` or without: UTC.
+fn moment(text: &str) -> Result<i64, String> {
+    let digits = text.strip_suffix('Z').unwrap_or(text);
+    let form = match digits.len() {
+        8 => "%Y%m%d",
+        12 => "%Y%m%d%H%M",
+        _ => "%Y%m%d%H%M%S",
+    };
+    let wrong = |_| {
+        format!(
+            "`{}` is no time as `20300101Z` or `203001011200Z`",
+            text.escape_debug()
+        )
+    };
+    let at = match digits.len() {
+        8 => Date::strptime(form, digits).map(|date| date.at(0, 0, 0, 0)),
+        _ => DateTime::strptime(form, digits),
+    };
+    let at = at.and_then(|at| TimeZone::UTC.to_timestamp(at)).map_err(wrong)?;
+    Ok(at.as_second())
 }
 
 /// Types of keys that git verifies with.
@@ -85,7 +161,7 @@ fn signer(line: &str) -> Result<Signer, String> {
     }
     Ok(Signer {
         principals: principals.to_owned(),
-        options: options.to_owned(),
+        limits: Limits::read(options)?,
         kind: kind.to_owned(),
         key,
     })

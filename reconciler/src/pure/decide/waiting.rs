@@ -21,6 +21,7 @@ use crate::pure::snapshot::Freeze;
 pub(super) use announce::announce;
 use beside::{in_the_way, leave_to_others};
 use plan::{gate_facts, new_walk, plan_for};
+use signed::Signed;
 
 mod announce;
 mod approvals;
@@ -32,6 +33,7 @@ mod old_hosts;
 pub(super) mod plan;
 mod removals;
 mod rewritten;
+pub mod signed;
 
 const RECONCILER: &str = "reconciler";
 
@@ -121,6 +123,10 @@ fn judge_newest(draft: &mut Draft<'_>, delivery: &mut Delivery) -> Result<(), De
         // The commit in which a module was accepted is not read yet: the pass that has it decides.
         return Ok(());
     }
+    let signed = signed::signed(draft, delivery);
+    if matches!(signed, Signed::Unread) {
+        return Ok(());
+    }
     take(delivery, &tree, &diff);
     if diff.legs.is_empty() {
         return nothing_to_do(draft, delivery);
@@ -138,7 +144,7 @@ fn judge_newest(draft: &mut Draft<'_>, delivery: &mut Delivery) -> Result<(), De
     let plan = plan_for(&tree, &delivery.legs);
     delivery.plan = plan.map(|plan| plan.name.clone());
     delivery.binds = Some(approvals::binding(&delivery.legs, &tree, plan)?);
-    let held = hold(draft, delivery, &tree, plan, &diff);
+    let held = signed::hold(&signed).or_else(|| hold(draft, delivery, &tree, plan, &diff));
     match (delivery.state, held) {
         // It stays held; what it waits for may be less by now, and is said as it is.
         (State::Held, Some((code, reason))) => {
@@ -458,6 +464,7 @@ pub(super) fn begin_on_word(
     let old = name_old_hosts(draft, delivery, &tree);
     let mut facts = gate_facts(&tree, delivery, plan.as_ref());
     facts.extend(approvals::facts(draft, delivery));
+    facts.extend(signed::fact(draft, delivery));
     facts.extend(rewritten::let_through(delivery));
     facts.extend(former_checks::facts(draft, &tree));
     facts.extend(removals::fact(draft, delivery, &tree));
@@ -516,6 +523,7 @@ fn begin(
     );
     let mut facts = gate_facts(tree, delivery, plan);
     facts.extend(approvals::facts(draft, delivery));
+    facts.extend(signed::fact(draft, delivery));
     facts.extend(rewritten::let_through(delivery));
     facts.extend(former_checks::facts(draft, tree));
     facts.extend(going);

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use meshplan_schemas::document::fleet::{ConfigMgmt, FleetDoc, FleetFile, RotationDefaults};
+use meshplan_schemas::document::fleet::{
+    CommitSigners, ConfigMgmt, FleetDoc, FleetFile, RotationDefaults, SignedCommits,
+};
 use meshplan_schemas::finding::{Finding, Source};
 use meshplan_schemas::fleet_list::Author;
 
@@ -49,8 +51,17 @@ pub(super) fn check(documents: &Documents, findings: &mut Vec<Finding>) -> Optio
         },
         timestamp_valid_secs: file.trust.timestamp_valid_secs.0,
         recipient: file.secrets.recipient.as_ref().map(|at| at.value.0.clone()),
+        commit_signers: commit_signers(documents),
         bundle_mib: file.limits.bundle_mib.map(|mib| mib.0),
     })
+}
+
+/// Whose signatures the commits after this tree need; none where it asks for none.
+fn commit_signers(documents: &Documents) -> Option<CommitSigners> {
+    let file = documents.fleet.as_ref()?.read.as_ref()?;
+    let asks = file.trust.signed_commits.as_ref()?.value;
+    let signers = documents.allowed_signers.as_ref()?.read.clone()?;
+    (asks != SignedCommits::Off).then_some(CommitSigners { asks, signers })
 }
 
 fn check_authors(file: &FleetFile, source: &Source, findings: &mut Vec<Finding>) {

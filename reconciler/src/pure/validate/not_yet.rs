@@ -4,7 +4,6 @@
 use std::ops::Range;
 
 use meshplan_schemas::document::FleetFile;
-use meshplan_schemas::document::fleet::SignedCommits;
 use meshplan_schemas::document::plan::{ConfirmBy, PlanFile};
 use meshplan_schemas::document::read::At;
 use meshplan_schemas::finding::{Finding, Source};
@@ -50,11 +49,6 @@ fn read<T>(document: Option<&Document<T>>) -> Option<(&Source, &T)> {
 }
 
 fn fleet(file: &FleetFile, say: &mut impl FnMut(&Range<usize>, &str)) {
-    if let Some(At { value, span }) = &file.trust.signed_commits
-        && *value != SignedCommits::Off
-    {
-        say(span, "`signed_commits` other than \"off\" is");
-    }
     if let Some(At { value, span }) = &file.trust.threshold
         && value.0 > 1
     {

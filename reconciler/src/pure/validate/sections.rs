@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use meshplan_schemas::document::FleetFile;
+use meshplan_schemas::document::fleet::SignedCommits;
 use meshplan_schemas::document::module::BundleSource;
 use meshplan_schemas::document::read::At;
 use meshplan_schemas::document::texts::SecretName;
@@ -141,6 +142,17 @@ fn trust(documents: &Documents, (source, file): (&Source, &FleetFile), findings:
             let message = format!("{} must sign, and the number of {who} is {count}", at.value.0);
             findings.push(source.error(at.span.clone(), message));
         }
+    }
+    if let Some(at) = &file.trust.signed_commits
+        && at.value != SignedCommits::Off
+        && file.trust.allowed_signers.is_none()
+    {
+        let message = format!(
+            "`signed_commits = \"{}\"` needs `allowed_signers`, the file that names who may sign",
+            at.value
+        );
+        let help = "a line a signer: `<who> <key type> <key>`, as ssh-keygen reads it";
+        findings.push(source.error(at.span.clone(), message).help(help));
     }
     if let Some(at) = &file.trust.allowed_signers {
         match &documents.allowed_signers {

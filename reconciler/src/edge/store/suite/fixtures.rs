@@ -62,6 +62,7 @@ pub(super) fn delivery(n: u8, state: State) -> Delivery {
         again: false,
         allows_removals: None,
         plan: None,
+        base: None,
         rewritten: false,
         person_hold: false,
         inherited: None,

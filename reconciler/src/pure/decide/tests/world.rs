@@ -22,6 +22,7 @@ use crate::pure::decide::{Contents, Known, NewCommit, Settings, Tree, decide};
 use crate::pure::delivery::{Delivery, Transition};
 use crate::pure::diff::proven;
 use crate::pure::events::{self, Event};
+use crate::pure::signatures::Brought;
 use crate::pure::snapshot::{HeadRef, Request, Snapshot, Verb};
 
 #[derive(Clone)]
@@ -40,6 +41,8 @@ pub(super) struct World {
     pub(super) declarations: Vec<Declaration>,
     /// Every delivery that ever was, as it last stood.
     pub(super) archive: BTreeMap<CommitId, Delivery>,
+    /// How commits are signed, where a test says.
+    pub(super) signatures: BTreeMap<CommitId, Brought>,
     commits: u32,
     /// A number was used twice; it is told and not asserted where somebody looks for that.
     pub(super) reused: bool,
@@ -88,6 +91,7 @@ impl World {
             epochs: BTreeMap::new(),
             declarations: Vec::new(),
             archive: BTreeMap::new(),
+            signatures: BTreeMap::new(),
             commits: 0,
             reused: false,
             tolerant: false,
@@ -200,6 +204,7 @@ impl World {
             trees: &self.trees,
             contents: &self.contents,
             formers: &formers,
+            signatures: &self.signatures,
             settings: &self.settings,
             news,
             now: self.now,

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use meshplan_schemas::ident::DeliveryName;
 use meshplan_schemas::lifecycle::delivery::{Code, State};
 
-use super::rewritten;
+use super::{rewritten, signed};
 use crate::pure::decide::DecideError;
 use crate::pure::decide::draft::Draft;
 use crate::pure::delivery::{Delivery, Transition};
@@ -43,6 +43,7 @@ pub(in crate::pure::decide) fn announce(draft: &mut Draft<'_>) -> Result<(), Dec
             binds: None,
             again: false,
             allows_removals: new.allows_removals.clone(),
+            base: before.as_ref().and_then(signed::base_after),
             rewritten: new.rewritten || rewritten::unanswered(before.as_ref()),
             person_hold: false,
             inherited: None,

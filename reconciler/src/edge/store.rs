@@ -88,6 +88,7 @@ const SQLITE_MIGRATIONS: &[(i64, &str, &str)] = &[
         include_str!("../../migrations/sqlite/0005_reviews.sql"),
     ),
     (6, "parts", include_str!("../../migrations/sqlite/0006_parts.sql")),
+    (8, "aside", include_str!("../../migrations/sqlite/0008_aside.sql")),
 ];
 
 /// The store. Cheap to clone; all clones are one.

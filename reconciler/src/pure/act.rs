@@ -34,6 +34,8 @@ pub struct Act {
     pub standing: Option<Vec<StandingEpoch>>,
     /// The freeze of the fleet, where it changed; none inside lifts it.
     pub freeze: Option<Option<Freeze>>,
+    /// The declarations under which nodes were given their order once more (DL-13).
+    pub repeated: BTreeMap<NodeId, u64>,
     /// New known-bad content; none lifts it.
     pub known_bad: BTreeMap<(Scope, Digest), Option<KnownBad>>,
     /// Journal blocks to sign, in order (DL-9).
@@ -61,9 +63,20 @@ impl Act {
             && self.orders.is_empty()
             && self.assignments.is_empty()
             && self.accepted.is_empty()
+            && self.repeated.is_empty()
             && self.known_bad.is_empty()
             && self.blocks.is_empty()
             && self.answers.is_empty()
+    }
+}
+
+impl Act {
+    /// The nodes that it declares something on.
+    pub fn declared(&self) -> impl Iterator<Item = NodeId> {
+        self.orders.iter().filter_map(|order| match order {
+            Order::Declaration { declaration } => Some(declaration.node),
+            Order::Epoch { .. } | Order::Head { .. } => None,
+        })
     }
 }
 

@@ -35,6 +35,7 @@ use super::diff::PolicyOnNode;
 use super::signatures::Brought;
 use super::snapshot::Snapshot;
 
+pub mod aside;
 pub mod classes;
 pub mod draft;
 pub mod forecast;
@@ -192,6 +193,7 @@ pub fn decide(known: &Known<'_>) -> Result<Act, DecideError> {
     people::answer(&mut draft)?;
     waiting::judge(&mut draft)?;
     walk::walk_on(&mut draft)?;
+    aside::order_again(&mut draft)?;
     Ok(draft.finish())
 }
 

@@ -37,6 +37,9 @@ pub struct Snapshot {
     pub head: Option<HeadRef>,
     /// What is heard of each node.
     pub nodes: Arc<Nodes>,
+    /// The nodes whose newest order is a declaration that went back for a reason which says nothing about its content, by
+    /// its sequence; not where it was given once more already (DL-13).
+    pub aside: BTreeMap<NodeId, u64>,
     /// The nodes with an open session.
     pub connected: BTreeSet<NodeId>,
     /// What failed before (DL-14).

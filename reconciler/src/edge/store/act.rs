@@ -293,6 +293,10 @@ async fn put_state(tx: &mut Tx, act: &Act) -> Result<(), StoreError> {
             None => tx.run(UNASSIGN, args![node, scope]).await?,
         };
     }
+    for (node, sequence) in &act.repeated {
+        const REPEATED: &str = "UPDATE nodes SET repeated = $2 WHERE node = $1";
+        tx.run(REPEATED, args![node.to_string(), int(*sequence)?]).await?;
+    }
     if let Some(freeze) = &act.freeze {
         // none is stored as such: it was lifted
         const FREEZE: &str = "INSERT INTO meta (key, value) VALUES ('freeze', $1) \

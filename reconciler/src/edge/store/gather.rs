@@ -15,6 +15,10 @@ const TERM: u64 = 1;
 const OUTSTANDING: &str = "SELECT commit_id, changes FROM deliveries WHERE commit_id IN \
     (SELECT substr(key, 13) FROM meta WHERE key >= 'outstanding:' AND key < 'outstanding;')";
 
+/// The nodes of [`Snapshot::aside`].
+const ASIDE: &str = "SELECT node, aside FROM nodes WHERE aside IS NOT NULL AND (repeated IS NULL OR repeated < aside) \
+    AND aside = (SELECT MAX(number) FROM orders WHERE kind = 'declaration' AND orders.node = nodes.node)";
+
 impl Store {
     /// Everything that a pass may know, as of one moment; nobody is `connected`: the caller knows sessions.
     ///
@@ -68,7 +72,8 @@ impl Store {
         Ok(())
     }
 
-    /// Whether a delivery is not final or still has something to order, or a request has no answer.
+    /// Whether a delivery is not final or still has something to order, a request has no answer, or a node is to be given its
+    /// order once more.
     ///
     /// # Errors
     /// [`StoreError`].
@@ -87,7 +92,11 @@ impl Store {
             return Ok(true);
         }
         let request: Option<(String,)> = self.db().row(REQUEST, args![]).await?;
-        Ok(request.is_some())
+        if request.is_some() {
+            return Ok(true);
+        }
+        let aside: Option<(String, i64)> = self.db().row(ASIDE, args![]).await?;
+        Ok(aside.is_some())
     }
 
     /// The freeze of the fleet as it was last set, whether its time is over or not.
@@ -141,6 +150,14 @@ async fn freeze(tx: &mut Tx) -> Result<Option<Freeze>, StoreError> {
 
 async fn state(tx: &mut Tx, snapshot: &mut Snapshot) -> Result<(), StoreError> {
     snapshot.freeze = freeze(tx).await?;
+
+    let rows: Vec<(String, i64)> = tx.rows(ASIDE, args![]).await?;
+    for (node, sequence) in rows {
+        let sequence = cell("nodes", "aside", &node).number(sequence)?;
+        snapshot
+            .aside
+            .insert(cell("nodes", "node", &node).parse(&node)?, sequence);
+    }
 
     const REVIEWS: &str = "SELECT commit_id, doc FROM reviews WHERE commit_id IN (SELECT commit_id FROM deliveries \
         WHERE state IN ('proposed', 'held', 'delivering', 'rolling-back')) ORDER BY commit_id, by_whom";

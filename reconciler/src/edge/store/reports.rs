@@ -18,6 +18,7 @@ use super::db::{Tx, args};
 use super::timeline::Marks;
 use super::{Store, StoreError, heard};
 use crate::edge::activation::Waker;
+use crate::pure::decide::look::went_aside;
 
 /// The most reports in one transaction.
 const BATCH: usize = 1_000;
@@ -157,11 +158,11 @@ async fn put_one(
     const INSERT: &str = "INSERT INTO reports (node, counter, envelope, received_at) VALUES ($1, $2, $3, $4) \
         ON CONFLICT DO NOTHING";
     const FORMER: &str = "SELECT envelope FROM reports WHERE node = $1 AND counter = $2";
-    const NEWEST: &str = "INSERT INTO nodes (node, counter, instance, boot_id, report, heard_at, change) \
-        VALUES ($1, $2, $3, $4, $5, $6, $7) \
+    const NEWEST: &str = "INSERT INTO nodes (node, counter, instance, boot_id, report, heard_at, change, aside) \
+        VALUES ($1, $2, $3, $4, $5, $6, $7, $8) \
         ON CONFLICT (node) DO UPDATE SET counter = excluded.counter, instance = excluded.instance, \
         boot_id = excluded.boot_id, report = excluded.report, heard_at = excluded.heard_at, \
-        change = excluded.change \
+        change = excluded.change, aside = excluded.aside \
         WHERE excluded.counter > nodes.counter";
     const LOOK: &str = "UPDATE nodes SET look = $2, look_counter = $3, look_at = $4, change = $5 \
         WHERE node = $1 AND (look_counter IS NULL OR look_counter < $3)";
@@ -191,7 +192,8 @@ async fn put_one(
         boot_id,
         report.clone(),
         now,
-        change
+        change,
+        went_aside(&item.report).and_then(|sequence| int(sequence).ok()),
     ];
     let newest = tx.run(NEWEST, row).await? > 0;
     if let Some(status) = item.report.epoch.as_ref().filter(|_| newest) {

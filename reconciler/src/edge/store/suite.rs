@@ -77,6 +77,7 @@ suite!(on_sqlite, crate::edge::store::suite::fresh_sqlite, {
         the_newest_look_stays_beside_newer_reports
         the_same_report_again_is_a_duplicate_and_other_bytes_a_conflict
         two_hundred_reports_are_kept_of_each_node
+        a_node_whose_newest_order_went_back_is_told_until_it_was_given_once_more
         what_is_heard_in_memory_is_what_the_database_has
         no_report_of_a_burst_is_lost_while_passes_read_and_write;
     rollouts:

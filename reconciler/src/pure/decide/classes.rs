@@ -64,6 +64,11 @@ fn counted(machines: &BTreeSet<NodeId>, of: impl Fn(NodeId) -> UpdateClass) -> B
 /// The tree whose records count now: that of the newest commit which nothing holds and nobody refused. A class that a gate
 /// still holds back is nobody's class yet.
 fn counting(draft: &Draft<'_>) -> Option<Arc<Composed>> {
+    draft.tree(&counting_delivery(draft)?.commit)
+}
+
+/// The delivery of that commit.
+pub(super) fn counting_delivery<'d>(draft: &'d Draft<'_>) -> Option<&'d Delivery> {
     let counts = |d: &&Delivery| match d.state {
         // One that was never judged may be held by the next pass.
         State::Proposed => !d.legs.is_empty(),
@@ -72,8 +77,7 @@ fn counting(draft: &Draft<'_>) -> Option<Arc<Composed>> {
         State::Failed | State::Superseded | State::Withdrawn => false,
         State::Delivering | State::Delivered | State::RollingBack | State::RolledBack => true,
     };
-    let newest = draft.deliveries.values().filter(counts).max_by_key(|d| d.order)?;
-    draft.tree(&newest.commit)
+    draft.deliveries.values().filter(counts).max_by_key(|d| d.order)
 }
 
 /// A class that changes while a delivery walks counts from this tick on, and is written down (UC-1).

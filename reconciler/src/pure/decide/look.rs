@@ -91,6 +91,14 @@ pub fn has_begun(report: &Report, machine: &MachineRun) -> bool {
     declaration && epoch
 }
 
+/// The declaration that a node took back for a reason which says nothing about its content (DL-13).
+#[must_use]
+pub fn went_aside(report: &Report) -> Option<u64> {
+    let status = report.declaration.as_ref()?;
+    let aside = status.state == DeclarationState::Reverted && is_without_blame(&status.reason);
+    aside.then_some(status.sequence)
+}
+
 /// How the node stands with an order of this sequence; healthy where it was sent none.
 #[must_use]
 pub fn declaration(report: &Report, sequence: u64) -> Seen {

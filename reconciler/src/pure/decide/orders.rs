@@ -367,6 +367,7 @@ pub(super) fn again(
         BTreeSet::new()
     };
     let sequence = declare(draft, delivery, &nodes, Urgency::Ordinary)?;
+    draft.act.repeated.extend(nodes.iter().map(|id| (*id, sequence)));
     let addressed = changed_policy(delivery, &draft.epochs).is_some_and(in_leg);
     let newest = delivery.walk.as_ref().map_or(0, |w| w.epoch);
     let epoch = match addressed {
@@ -379,4 +380,20 @@ pub(super) fn again(
         _ => 0,
     };
     Ok(Sent { sequence, epoch })
+}
+
+/// What is assigned to these machines once more, under a new number, outside of any walk: as the newest commit's plan has it
+/// confirmed, and as its tree leaves modules out.
+pub(super) fn once_more(
+    draft: &mut Draft<'_>,
+    newest: &Delivery,
+    nodes: &BTreeSet<NodeId>,
+) -> Result<(), DecideError> {
+    let mut beside = newest.clone();
+    beside.walk = None;
+    beside.legs.clear();
+    beside.again = false;
+    let sequence = declare(draft, &mut beside, nodes, Urgency::Ordinary)?;
+    draft.act.repeated.extend(nodes.iter().map(|id| (*id, sequence)));
+    Ok(())
 }

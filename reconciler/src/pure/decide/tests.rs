@@ -3,6 +3,7 @@
 mod answers;
 mod apart;
 mod approvals;
+mod aside;
 mod beside;
 mod budget;
 mod classes;

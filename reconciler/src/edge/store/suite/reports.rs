@@ -3,15 +3,18 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use meshplan_schemas::report::Cause;
+use meshplan_schemas::digest::Digest;
+use meshplan_schemas::report::{Cause, DeclarationState, DeclarationStatus};
 
 use super::Fresh;
 use super::fixtures::*;
 use crate::edge::activation::Waker;
 use crate::edge::clock::Clock;
 use crate::edge::store::act::Signed;
+use crate::edge::store::orders::OrderKind;
 use crate::edge::store::reports::{ReportWriter, Taken};
 use crate::edge::store::{Store, StoreError};
+use crate::pure::snapshot::Counters;
 
 async fn take(writer: &ReportWriter, of: u128, counter: u64, cause: Cause) -> Taken {
     let envelope = format!("envelope {of} {counter}");
@@ -197,4 +200,71 @@ pub(super) async fn no_report_of_a_burst_is_lost_while_passes_read_and_write(fre
         kept += store.reports_of(node(of), 1000).await.unwrap().len() as u64;
     }
     assert_eq!(kept, REPORTS);
+}
+
+// holds: DL-13
+pub(super) async fn a_node_whose_newest_order_went_back_is_told_until_it_was_given_once_more(fresh: Fresh) {
+    let store = &fresh.store;
+    let (writer, _task) = ReportWriter::start(store.clone(), Waker::default());
+    let none = Counters::default();
+    let ordered = |sequence| {
+        let of = order(
+            OrderKind::Declaration,
+            sequence,
+            Some(node(1)),
+            &format!("order {sequence}"),
+        );
+        Signed {
+            orders: vec![of],
+            ..Signed::default()
+        }
+    };
+    let mut reports = 0;
+    let mut says = |state, sequence, reason: &str| {
+        reports += 1;
+        let mut report = report(node(1), reports, Cause::Change);
+        report.declaration = Some(DeclarationStatus {
+            sequence,
+            digest: Digest::of(b"order"),
+            state,
+            since: 0,
+            reason: reason.to_owned(),
+            confirmed_sequence: 0,
+            confirmed_digest: None,
+            converged: false,
+        });
+        writer.take(node(1), reports, format!("envelope {reports}"), report)
+    };
+    let told = async || {
+        let aside = store.snapshot().await.unwrap().aside;
+        assert_eq!(store.anything_open().await.unwrap(), !aside.is_empty());
+        aside.get(&node(1)).copied()
+    };
+    let repeated = |sequence| {
+        let mut act = act(&none, &none);
+        act.repeated.insert(node(1), sequence);
+        act
+    };
+    store
+        .commit(&act(&none, &none), &ordered(7), None, &[])
+        .await
+        .unwrap();
+    says(DeclarationState::Reverted, 7, "a probe said no")
+        .await
+        .unwrap();
+    assert_eq!(told().await, None, "its content is to blame");
+    says(DeclarationState::Reverted, 7, "no-link").await.unwrap();
+    assert_eq!(told().await, Some(7));
+    store.commit(&repeated(8), &ordered(8), None, &[]).await.unwrap();
+    assert_eq!(told().await, None, "it was given once more");
+    says(DeclarationState::Reverted, 8, "no-link").await.unwrap();
+    assert_eq!(told().await, None, "and not again");
+    store
+        .commit(&act(&none, &none), &ordered(9), None, &[])
+        .await
+        .unwrap();
+    says(DeclarationState::Reverted, 9, "no-link").await.unwrap();
+    assert_eq!(told().await, Some(9), "another order");
+    says(DeclarationState::Confirmed, 9, "").await.unwrap();
+    assert_eq!(told().await, None);
 }

@@ -18,7 +18,7 @@ use crate::pure::delivery::{Verdict, VerdictWord, Walk};
 use crate::pure::page;
 
 /// Three machines with this text of the module, and the classes of some.
-fn fleet(text: &str, classes: &[(u128, UpdateClass)]) -> Composed {
+pub(super) fn fleet(text: &str, classes: &[(u128, UpdateClass)]) -> Composed {
     classed(tree(3, "one", &[("web", text)]), classes)
 }
 
@@ -47,7 +47,7 @@ fn change(tree: &mut Composed, n: u128, act: impl FnOnce(&mut crate::pure::compo
 }
 
 /// A fleet at rest in which these classes are accepted.
-fn at_rest(classes: &[(u128, UpdateClass)]) -> World {
+pub(super) fn at_rest(classes: &[(u128, UpdateClass)]) -> World {
     let mut world = World::at_rest(3);
     let commit = world.merge(fleet("one", classes));
     world.run(10);

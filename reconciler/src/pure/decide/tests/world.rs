@@ -18,6 +18,7 @@ pub(super) use super::trees::{node, tree};
 use crate::pure::act::{Act, Order};
 use crate::pure::compose::Composed;
 use crate::pure::compose::former::Former;
+use crate::pure::decide::look::went_aside;
 use crate::pure::decide::{Contents, Known, NewCommit, Settings, Tree, decide};
 use crate::pure::delivery::{Delivery, Transition};
 use crate::pure::diff::proven;
@@ -43,6 +44,8 @@ pub(super) struct World {
     pub(super) archive: BTreeMap<CommitId, Delivery>,
     /// How commits are signed, where a test says.
     pub(super) signatures: BTreeMap<CommitId, Brought>,
+    /// Under which sequence a node was given its order once more.
+    repeated: BTreeMap<NodeId, u64>,
     commits: u32,
     /// A number was used twice; it is told and not asserted where somebody looks for that.
     pub(super) reused: bool,
@@ -92,6 +95,7 @@ impl World {
             declarations: Vec::new(),
             archive: BTreeMap::new(),
             signatures: BTreeMap::new(),
+            repeated: BTreeMap::new(),
             commits: 0,
             reused: false,
             tolerant: false,
@@ -290,6 +294,9 @@ impl World {
         for order in act.orders {
             self.publish(order);
         }
+        self.repeated.extend(act.repeated);
+        let nodes: Vec<NodeId> = self.snapshot.aside.keys().copied().collect();
+        nodes.into_iter().for_each(|id| self.note_aside(id));
         act.looks.iter().map(|l| (l.node, l.id)).collect()
     }
 
@@ -410,10 +417,31 @@ impl World {
             state.look = Some(report.clone());
             state.look_at = Some(now);
         }
+        let node = report.node;
         if newer(&state.report) {
             state.heard_at = Some(now);
             state.report = Some(report);
         }
+        self.note_aside(node);
+    }
+
+    /// As the store tells which orders went back and were not given once more.
+    fn note_aside(&mut self, id: NodeId) {
+        let report = self.snapshot.nodes.get(&id).and_then(|n| n.report.as_ref());
+        let ordered = self
+            .declarations
+            .iter()
+            .filter(|d| d.node == id)
+            .map(|d| d.sequence)
+            .max();
+        let aside = report
+            .and_then(went_aside)
+            .filter(|sequence| Some(*sequence) == ordered);
+        let repeated = self.repeated.get(&id).copied().unwrap_or_default();
+        match aside.filter(|sequence| repeated < *sequence) {
+            Some(sequence) => self.snapshot.aside.insert(id, sequence),
+            None => self.snapshot.aside.remove(&id),
+        };
     }
 
     pub(super) fn switch_off(&mut self, n: u128) {

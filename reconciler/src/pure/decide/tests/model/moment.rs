@@ -11,7 +11,7 @@ use meshplan_schemas::ident::{CommitId, NodeId};
 use meshplan_schemas::lifecycle::delivery::{Code, State as Of};
 use meshplan_schemas::report::{Cause, Report};
 
-use super::{LEFT_BEHIND_STORY, NODES};
+use super::NODES;
 use crate::pure::decide::NewCommit;
 use crate::pure::decide::tests::host::{Behaviour, SimHost};
 use crate::pure::decide::tests::world::{World, node, set};
@@ -94,12 +94,13 @@ impl Hash for Moment {
             .map(|q| q.iter().map(|r| (r.counter, &r.declaration)).collect::<Vec<_>>())
             .collect();
         let text = format!(
-            "{:?} {:?} {:?} {:?} {:?} {hosts:?} {heard:?} {spool:?} {:?} {:?} {:?}",
+            "{:?} {:?} {:?} {:?} {:?} {:?} {hosts:?} {heard:?} {spool:?} {:?} {:?} {:?}",
             snapshot.deliveries,
             snapshot.assignments,
             snapshot.epochs,
             snapshot.known_bad,
             snapshot.accepted,
+            snapshot.aside,
             self.looks,
             self.due,
             self.world.serving_since
@@ -285,14 +286,6 @@ impl Moment {
         }
         let stopped = then.world.archive.values().any(|d| d.state == Of::Held);
         for (id, host) in &then.world.hosts {
-            // Known, and told in docs/model.md: who follows alone and goes back for its link waits for the next order.
-            let went_back = host
-                .taken
-                .as_ref()
-                .is_some_and(|(_, _, why)| why.starts_with("no-link"));
-            if then.story == LEFT_BEHIND_STORY && *id == node(3) && went_back {
-                continue;
-            }
             let assigned = then
                 .world
                 .snapshot

@@ -9,6 +9,7 @@ pub mod fleet;
 pub mod module;
 pub mod node;
 pub mod pages;
+mod plain;
 pub mod plan;
 pub mod policy;
 pub mod published;

@@ -10,7 +10,7 @@ use std::ops::Range;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::toml_1_0;
+use super::{plain, toml_1_0};
 use crate::finding::{Finding, Source, did_you_mean, nearest};
 
 /// A value that a document can hold.
@@ -60,6 +60,20 @@ pub fn document<T: Read>(source: &Source, findings: &mut Vec<Finding>) -> Option
         findings.push(finding.help("save the file anew: one mark may stand at its start"));
         return None;
     }
+    let table = match plain::table(source.text()) {
+        Some(table) => table,
+        None => whole(source, findings)?,
+    };
+    let mut reader = Reader {
+        source,
+        findings,
+        path: Vec::new(),
+    };
+    T::read(&Spanned::new(0..0, DeValue::Table(table)), &mut reader)
+}
+
+/// What the parser of the whole language reads, or everything that is wrong with the text.
+fn whole<'s>(source: &'s Source, findings: &mut Vec<Finding>) -> Option<DeTable<'s>> {
     let (table, errors) = DeTable::parse_recoverable(source.text());
     let mut broken: Vec<Finding> = errors
         .iter()
@@ -81,16 +95,7 @@ pub fn document<T: Read>(source: &Source, findings: &mut Vec<Finding>) -> Option
         findings.append(&mut broken);
         return None;
     }
-    let mut reader = Reader {
-        source,
-        findings,
-        path: Vec::new(),
-    };
-    let span = table.span();
-    T::read(
-        &Spanned::new(span, DeValue::Table(table.into_inner())),
-        &mut reader,
-    )
+    Some(table.into_inner())
 }
 
 impl Reader<'_> {

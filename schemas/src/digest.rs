@@ -10,6 +10,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
+mod canonical;
+
 /// A SHA-256 digest; its text is `sha256:<64 hex digits>`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "String", into = "String")]
@@ -48,8 +50,7 @@ impl Digest {
 /// # Errors
 /// The value has a map whose keys are not text.
 pub fn canonical<T: Serialize>(value: &T) -> Result<Vec<u8>, serde_json::Error> {
-    // serde_json's own map is ordered by key as long as its feature `preserve_order` is off; a test holds it off.
-    serde_json::to_vec(&serde_json::to_value(value)?)
+    canonical::bytes(value)
 }
 
 impl fmt::Display for Digest {

@@ -5,9 +5,10 @@
 
 use std::fmt;
 use std::str::FromStr;
+use std::sync::Arc;
 
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 use sha2::{Digest as _, Sha256};
 use uuid::Uuid;
 
@@ -63,10 +64,10 @@ fn check_name(text: &str, dots: bool) -> Result<(), NameError> {
 macro_rules! name {
     ($(#[$doc:meta])* $type:ident, $check:expr) => {
         $(#[$doc])*
-        #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
-        #[serde(try_from = "String", into = "String")]
+        #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Deserialize, JsonSchema)]
+        #[serde(try_from = "String")]
         #[schemars(with = "String")]
-        pub struct $type(String);
+        pub struct $type(Arc<str>);
 
         impl $type {
             /// The name as text.
@@ -78,20 +79,25 @@ macro_rules! name {
         impl TryFrom<String> for $type {
             type Error = NameError;
             fn try_from(text: String) -> Result<Self, NameError> {
-                let check: fn(&str) -> Result<(), NameError> = $check;
-                check(&text)?;
-                Ok(Self(text))
+                text.parse()
             }
         }
         impl FromStr for $type {
             type Err = NameError;
             fn from_str(text: &str) -> Result<Self, NameError> {
-                Self::try_from(text.to_owned())
+                let check: fn(&str) -> Result<(), NameError> = $check;
+                check(text)?;
+                Ok(Self(text.into()))
             }
         }
         impl From<$type> for String {
             fn from(name: $type) -> String {
-                name.0
+                name.0.as_ref().to_owned()
+            }
+        }
+        impl Serialize for $type {
+            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.serialize_str(&self.0)
             }
         }
         impl fmt::Display for $type {
@@ -147,7 +153,7 @@ impl CommitId {
     /// Git's name for no commit, forty zeros: stands for one that is not made yet.
     #[must_use]
     pub fn null() -> Self {
-        Self("0".repeat(40))
+        Self("0".repeat(40).into())
     }
     /// The first 12 digits, as a delivery's name shows them (DL-1).
     #[must_use]
@@ -203,7 +209,8 @@ impl NodeId {
     /// The first 8 hex digits of the SHA-256 of the uuid's lower-case text with hyphens (vocabulary).
     #[must_use]
     pub fn short(&self) -> ShortId {
-        let digest = Sha256::digest(self.0.hyphenated().to_string().as_bytes());
+        let mut text = Uuid::encode_buffer();
+        let digest = Sha256::digest(self.0.hyphenated().encode_lower(&mut text).as_bytes());
         ShortId(data_encoding::HEXLOWER.encode(&digest[..4]))
     }
 }

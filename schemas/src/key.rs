@@ -83,12 +83,14 @@ macro_rules! key {
         }
         impl From<$type> for String {
             fn from(key: $type) -> String {
-                key.to_string()
+                let mut text = String::from(concat!($prefix, ":"));
+                BASE64.encode_append(&key.0, &mut text);
+                text
             }
         }
         impl fmt::Display for $type {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                write!(f, "{}:{}", $prefix, BASE64.encode(&self.0))
+                f.write_str(&String::from(*self))
             }
         }
         impl fmt::Debug for $type {

@@ -345,3 +345,13 @@ fn a_giant_document_is_refused_by_its_size() {
     assert_eq!(findings.len(), 1);
     assert!(findings[0].message.contains("bytes"));
 }
+
+// holds: FR-8
+#[test]
+fn a_node_is_by_itself_what_it_is_among_all() {
+    let tree = Tree::new();
+    let same = "{{ node == nodes[0] }} {{ node == nodes[1] }} {{ node | string == nodes[0] | string }} \
+                {{ node | list == nodes[0] | list }} {{ node | length }} {{ node.nothing is defined }} \
+                {{ node.short_id == nodes[0]['short_id'] }}";
+    assert_eq!(tree.rendered(same), "true false true true 7 false true");
+}

@@ -4,14 +4,16 @@
 //! stay data: what stands in them is never read as template code (B58).
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::io::{self, Write};
 use std::ops::Range;
+use std::sync::Arc;
 
 use meshplan_schemas::document::var::{Var, Vars};
 use meshplan_schemas::finding::{Finding, Source};
 use meshplan_schemas::limits::{TEMPLATE_FUEL, TEMPLATE_OUTPUT_BYTES, TEMPLATE_TREE_BYTES};
 use minijinja::syntax::SyntaxConfig;
-use minijinja::value::ValueKind;
+use minijinja::value::{Enumerator, Object, ValueKind};
 use minijinja::{
     AutoEscape, Environment, Error, ErrorKind, Output, State, UndefinedBehavior, Value, escape_formatter,
 };
@@ -284,7 +286,7 @@ impl Shared {
             ]),
             nodes: (validated.nodes().iter())
                 .filter(|_| reads_nodes)
-                .map(node)
+                .map(|record| Value::from_pairs(fields(record)))
                 .collect(),
         }
     }
@@ -296,7 +298,7 @@ impl Shared {
             .iter()
             .filter_map(|(name, value)| Some((*name, var((*value)?))));
         Value::from_pairs([
-            ("node", node(record)),
+            ("node", Value::from_object(OfNode(record.clone()))),
             ("fleet", self.fleet.clone()),
             ("settings", Value::from_pairs(settings)),
             ("nodes", self.nodes.clone()),
@@ -304,27 +306,46 @@ impl Shared {
     }
 }
 
-/// The public fields of a record.
-fn node(record: &Record) -> Value {
+/// The record of one node as its own templates see it: each field is made when it is read.
+struct OfNode(Record);
+
+/// The public fields of a record, sorted.
+const FIELDS: [&str; 7] = ["address", "id", "modules", "name", "roles", "short_id", "vars"];
+
+fn field(record: &Record, name: &str) -> Option<Value> {
     let file = &record.file;
-    Value::from_pairs([
-        ("name", Value::from(record.name.as_str())),
-        ("id", Value::from(file.id.value.to_string())),
-        ("short_id", Value::from(file.id.value.short().as_str())),
-        (
-            "roles",
-            file.roles.iter().map(|r| Value::from(r.value.as_str())).collect(),
-        ),
-        (
-            "modules",
-            record.modules.iter().map(|m| Value::from(m.as_str())).collect(),
-        ),
-        (
-            "address",
-            Value::from(file.address.as_ref().map(|a| a.value.as_str())),
-        ),
-        ("vars", vars(&file.vars)),
-    ])
+    Some(match name {
+        "name" => Value::from(record.name.as_str()),
+        "id" => Value::from(file.id.value.to_string()),
+        "short_id" => Value::from(file.id.value.short().as_str()),
+        "roles" => file.roles.iter().map(|r| Value::from(r.value.as_str())).collect(),
+        "modules" => record.modules.iter().map(|m| Value::from(m.as_str())).collect(),
+        "address" => Value::from(file.address.as_ref().map(|a| a.value.as_str())),
+        "vars" => vars(&file.vars),
+        _ => return None,
+    })
+}
+
+fn fields(record: &Record) -> impl Iterator<Item = (&'static str, Value)> {
+    (FIELDS.into_iter()).filter_map(|name| Some((name, field(record, name)?)))
+}
+
+impl Object for OfNode {
+    fn get_value(self: &Arc<Self>, key: &Value) -> Option<Value> {
+        field(&self.0, key.as_str()?)
+    }
+    fn get_value_by_str(self: &Arc<Self>, key: &str) -> Option<Value> {
+        field(&self.0, key)
+    }
+    fn enumerate(self: &Arc<Self>) -> Enumerator {
+        Enumerator::Str(&FIELDS)
+    }
+}
+
+impl fmt::Debug for OfNode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_map().entries(fields(&self.0)).finish()
+    }
 }
 
 fn vars(vars: &Vars) -> Value {

@@ -9,12 +9,14 @@ use serde_json::json;
 
 use super::Listed;
 use crate::pure::by_node::ByNode;
+use crate::pure::in_parts::in_parts;
 use crate::pure::validate::{Record, Validated};
 
 /// The records with keys, sorted by uuid.
 pub(super) fn leaves(validated: &Validated) -> Result<ByNode<Arc<Listed>>, serde_json::Error> {
-    (validated.nodes().iter())
-        .filter_map(|record| Some((record.file.id.value, listed(record).transpose()?)))
+    let all = in_parts(validated.nodes(), |part| part.iter().map(listed).collect());
+    (validated.nodes().iter().zip(all))
+        .filter_map(|(record, listed)| Some((record.file.id.value, listed.transpose()?)))
         .map(|(id, listed)| Ok((id, Arc::new(listed?))))
         .collect()
 }

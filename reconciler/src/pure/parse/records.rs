@@ -10,10 +10,8 @@ use std::sync::Arc;
 use meshplan_schemas::finding::Finding;
 
 use super::{Entry, NodeDocument, Reading, SourceTree, toml};
+use crate::pure::in_parts::in_parts;
 use crate::pure::source_tree::EntryKind;
-
-/// Fewer new records than this are read on one thread: starting others costs more.
-const WORTH_THREADS: usize = 256;
 
 /// One record as it was read, with what was said about it.
 #[derive(Debug, Clone)]
@@ -100,27 +98,8 @@ pub(in crate::pure) fn is_record(path: &str) -> bool {
     path.starts_with("nodes/") && toml(path)
 }
 
-/// Reads records, on as many threads as the machine has where they are many. Each is read by itself, so that threads
-/// change nothing about the outcome or its order.
+/// Reads records. Each is read by itself.
 fn read_all(records: &[(&str, &Entry)]) -> Vec<ReadRecord> {
-    let read = |some: &[(&str, &Entry)]| -> Vec<ReadRecord> {
-        some.iter()
-            .map(|(path, entry)| ReadRecord::of(path, entry))
-            .collect()
-    };
-    let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    if records.len() < WORTH_THREADS || threads < 2 {
-        return read(records);
-    }
-    let read = &read;
-    std::thread::scope(|scope| {
-        let parts: Vec<_> = (records.chunks(records.len().div_ceil(threads)))
-            .map(|part| (part, scope.spawn(move || read(part))))
-            .collect();
-        parts
-            .into_iter()
-            // A thread that could not do it leaves its part to this one.
-            .flat_map(|(part, thread)| thread.join().unwrap_or_else(|_| read(part)))
-            .collect()
-    })
+    let read = |(path, entry): &(&str, &Entry)| ReadRecord::of(path, entry);
+    in_parts(records, |part| part.iter().map(read).collect())
 }

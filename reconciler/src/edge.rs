@@ -19,6 +19,7 @@ pub mod notes;
 pub mod operator;
 pub mod outbox;
 pub mod repository;
+pub mod roll_call;
 pub mod rollout_api;
 pub mod rollouts;
 pub mod signer;

@@ -24,10 +24,10 @@ use meshplan_reconciler::edge::tree_reader::{Entries, TreeReader};
 use meshplan_reconciler::pure::compose::{Composed, Expected};
 use meshplan_reconciler::pure::decide::Tree;
 use meshplan_reconciler::pure::example::generate;
-use meshplan_reconciler::pure::page;
 use meshplan_reconciler::pure::parse::parse;
 use meshplan_reconciler::pure::preview::preview;
 use meshplan_reconciler::pure::preview::text::lines;
+use meshplan_reconciler::pure::roll_call::{RollCall, Which};
 use meshplan_reconciler::pure::snapshot::NodeState;
 use meshplan_reconciler::pure::source_tree::{EntryKind, SourceTree};
 use meshplan_reconciler::pure::validate::validate;
@@ -66,7 +66,7 @@ const LINES: [(&str, &str, Option<f64>); 9] = [
     ("compose after one change, from git", "ms", Some(0.0)),
     ("preview of that change", "ms", None),
     ("preview of a whole new fleet, text", "chars", Some(0.0)),
-    ("status query: nodes and their JSON", "ms", Some(0.0)),
+    ("status query: a page and its JSON", "ms", Some(0.0)),
     ("report insert over as many stored", "us", Some(0.0)),
     ("what a pass reads after one report", "ms", Some(0.0)),
 ];
@@ -164,11 +164,19 @@ fn measure(nodes: usize) -> Result<[f64; LINES.len()]> {
         );
 
         let heard = heard(&before)?;
-        let connected = before.nodes.keys().step_by(2).copied().collect();
+        let ids: Vec<NodeId> = before.nodes.keys().copied().collect();
+        let mut roll = RollCall::default();
+        roll.enter(&before, &heard);
+        roll.moved(&ids.iter().step_by(2).map(|id| (*id, true)).collect(), &heard);
         let since = Instant::now();
-        let said = serde_json::to_vec(&page::nodes(&before, &heard, &connected))?;
+        // What changes from one look of a person to the next: a tree of which one node is new, reports, sessions.
+        roll.enter(&after, &heard);
+        roll.told(&ids[..IN_FLIGHT], &heard);
+        roll.moved(&ids[..IN_FLIGHT].iter().map(|id| (*id, true)).collect(), &heard);
+        let page = roll.page(&Which::default(), &heard);
+        let said = serde_json::to_vec(&page)?;
         let asked = since.elapsed();
-        ensure!(said.len() > nodes);
+        ensure!(said.len() > page.nodes.len() && page.counts.nodes == nodes);
 
         if round > 0 {
             whole.add(took);

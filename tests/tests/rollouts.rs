@@ -150,6 +150,23 @@ fn a_rollout_is_followed_to_its_archive_and_every_answer_is_what_the_page_says()
         Ok(applied.count() == 3)
     })?;
 
+    let nodes = page.get(&world, "/api/nodes", "/api/nodes?by=name&limit=2", 200)?;
+    ensure!(
+        nodes["counts"]["nodes"] == 3 && nodes["nodes"][1]["name"] == "bea",
+        "{nodes:#}"
+    );
+    let next = nodes["next"].as_str().context("one more follows")?;
+    let last = page.get(
+        &world,
+        "/api/nodes",
+        &format!("/api/nodes?by=name&after={next}"),
+        200,
+    )?;
+    ensure!(
+        last["nodes"][0]["name"] == "cid" && last["next"].is_null(),
+        "{last:#}"
+    );
+
     let events = page.get(&world, "/api/events", "/api/events?after=0", 200)?;
     let of_it: Vec<&str> = events["events"]
         .as_array()
@@ -322,6 +339,14 @@ fn what_is_asked_wrongly_is_answered_with_what_why_and_what_next() -> Result<()>
         ("/api/events", "/api/events?after=x", 400, "cannot be read"),
         ("/api/events", "/api/events?limit=0", 400, "from 1 to 1000"),
         ("/api/stats", "/api/stats?all=1", 400, "unknown field `all`"),
+        ("/api/nodes", "/api/nodes?limit=1001", 400, "from 1 to 1000"),
+        ("/api/nodes", "/api/nodes?after=ace", 400, "no place in the list"),
+        (
+            "/api/nodes",
+            "/api/nodes?standing=well",
+            400,
+            "unknown variant `well`",
+        ),
     ];
     for (path, asked, status, words) in reads {
         let answer = page.get(&world, path, asked, status)?;

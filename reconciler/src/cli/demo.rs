@@ -314,13 +314,13 @@ async fn enrol(stage: &mut Stage) -> anyhow::Result<()> {
         let settled = |n: &crate::pure::page::NodeView| {
             n.presence == "connected" && n.confirmed_sequence > 0 && n.running_epoch > 0
         };
-        if status.nodes.iter().filter(|n| settled(n)).count() == NODES.len() {
+        if status.page.nodes.iter().filter(|n| settled(n)).count() == NODES.len() {
             return Ok(());
         }
         if begun.elapsed() > PATIENCE {
             bail!(
                 "the hosts do not settle: {}",
-                serde_json::to_string(&status.nodes)?
+                serde_json::to_string(&status.page.nodes)?
             );
         }
         tokio::time::sleep(EVERY).await;
@@ -331,8 +331,7 @@ async fn enrol(stage: &mut Stage) -> anyhow::Result<()> {
 async fn sequences(stage: &Stage) -> anyhow::Result<Vec<u64>> {
     let status: StatusView = stage.client().get("/api/status").await?;
     let of = |name: &&str| {
-        status
-            .nodes
+        (status.page.nodes)
             .iter()
             .find(|n| n.name == **name)
             .map_or(0, |n| n.confirmed_sequence)

@@ -12,6 +12,7 @@ use super::rollout::Reader;
 use super::{invite, rollout, rotate, table};
 use crate::edge::admission::{Made, NewInvite};
 use crate::pure::page::StatusView;
+use crate::pure::roll_call::{LARGEST_PAGE, Page, Standing};
 
 /// What to do with the fleet.
 #[derive(Debug, Subcommand)]
@@ -24,12 +25,23 @@ pub enum Args {
         name: String,
     },
     /// The nodes, worst first.
-    Status,
+    Status(Status),
     /// Rollouts of the policy: where one stands, and start, release, abort.
     #[command(subcommand)]
     Rollout(rollout::Args),
     /// Keys and secrets that move on a schedule, in the files of a fleet's repository.
     Rotate(rotate::Args),
+}
+
+/// Which nodes to show.
+#[derive(Debug, clap::Args)]
+pub struct Status {
+    /// All of them, not only the first hundred.
+    #[arg(long)]
+    all: bool,
+    /// Only nodes that stand so: troubled, away, connected or awaited.
+    #[arg(long)]
+    standing: Option<Standing>,
 }
 
 /// Runs the command.
@@ -66,33 +78,68 @@ pub async fn run(args: &Args, config: &Path, to: Reader, out: &mut dyn Write) ->
                 writeln!(out, "{name} is merged in {commit}; its first session follows")?;
             }
         }
-        Args::Status => {
-            let status: StatusView = Client::of(config)?.get("/api/status").await?;
-            if json {
-                writeln!(out, "{}", serde_json::to_string_pretty(&status)?)?;
-                return Ok(Exit::Done);
-            }
-            if let Some(frozen) = &status.frozen {
-                writeln!(out, "{frozen}")?;
-            }
-            for trouble in &status.troubles {
-                writeln!(out, "! {trouble}")?;
-            }
-            let rows = status.nodes.iter().map(|n| {
-                vec![
-                    n.name.clone(),
-                    n.presence.clone(),
-                    n.declaration.clone(),
-                    n.epoch.clone(),
-                    n.troubles.join("; "),
-                ]
-            });
-            writeln!(
-                out,
-                "{}",
-                table::of(&["node", "presence", "declaration", "epoch", "trouble"], rows)
-            )?;
-        }
+        Args::Status(which) => return status(which, &Client::of(config)?, json, out).await,
     }
     Ok(Exit::Done)
+}
+
+async fn status(which: &Status, client: &Client, json: bool, out: &mut dyn Write) -> anyhow::Result<Exit> {
+    let mut status: StatusView = client.get("/api/status").await?;
+    if which.all || which.standing.is_some() {
+        status.page = nodes(which, client).await?;
+    }
+    if json {
+        writeln!(out, "{}", serde_json::to_string_pretty(&status)?)?;
+        return Ok(Exit::Done);
+    }
+    if let Some(frozen) = &status.frozen {
+        writeln!(out, "{frozen}")?;
+    }
+    for trouble in &status.troubles {
+        writeln!(out, "! {trouble}")?;
+    }
+    let page = &status.page;
+    let rows = page.nodes.iter().map(|n| {
+        vec![
+            n.name.clone(),
+            n.presence.clone(),
+            n.declaration.clone(),
+            n.epoch.clone(),
+            n.troubles.join("; "),
+        ]
+    });
+    let columns = ["node", "presence", "declaration", "epoch", "trouble"];
+    writeln!(out, "{}", table::of(&columns, rows))?;
+    if page.next.is_some() {
+        let more = page.counts.of(which.standing).saturating_sub(page.nodes.len());
+        writeln!(out, "{}; {more} more: --all shows them", page.counts)?;
+    }
+    Ok(Exit::Done)
+}
+
+/// The first page of those that are wanted, or all of them, worst first.
+async fn nodes(which: &Status, client: &Client) -> anyhow::Result<Page> {
+    let only = which.standing.map(|standing| format!("&standing={standing}"));
+    let only = only.unwrap_or_default();
+    if !which.all {
+        return client.get(&format!("/api/nodes?by=standing{only}")).await;
+    }
+    // By name, and put in order here: a node whose standing changes meanwhile is in it all the same.
+    let mut whole = Page::default();
+    loop {
+        let after = whole.next.take().map(|next| format!("&after={next}"));
+        let asked = format!(
+            "/api/nodes?by=name&limit={LARGEST_PAGE}{only}{}",
+            after.unwrap_or_default()
+        );
+        let mut page: Page = client.get(&asked).await?;
+        whole.nodes.append(&mut page.nodes);
+        (whole.counts, whole.next) = (page.counts, page.next);
+        if whole.next.is_none() {
+            whole
+                .nodes
+                .sort_by(|a, b| (a.standing, &a.name).cmp(&(b.standing, &b.name)));
+            return Ok(whole);
+        }
+    }
 }

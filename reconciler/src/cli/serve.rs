@@ -147,6 +147,7 @@ pub async fn serve(config: &Config, stop: CancellationToken) -> anyhow::Result<(
         store: store.clone(),
         health: Arc::clone(&health),
         mesh: mesh.clone(),
+        roll_call: Arc::default(),
         admissions,
         waker: waker.clone(),
         clock,

@@ -12,7 +12,7 @@ mod desk;
 mod enrolling;
 mod member;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
@@ -117,6 +117,8 @@ struct Shared {
 struct Sessions {
     by_node: BTreeMap<NodeId, Handle>,
     next: u64,
+    /// Whose session came or went since [`Mesh::moved`] said so.
+    moved: BTreeSet<NodeId>,
 }
 
 struct Handle {
@@ -213,6 +215,17 @@ impl Mesh {
         locked(&self.shared.sessions).by_node.keys().copied().collect()
     }
 
+    /// Whose session came or went since this was asked last, with whether there is one now: for the roll call alone, as
+    /// each is said once.
+    #[must_use]
+    pub fn moved(&self) -> BTreeMap<NodeId, bool> {
+        let mut sessions = locked(&self.shared.sessions);
+        let moved = std::mem::take(&mut sessions.moved);
+        (moved.into_iter())
+            .map(|node| (node, sessions.by_node.contains_key(&node)))
+            .collect()
+    }
+
     /// Asks a node for a report with this look's id (DL-5); false when it has no session, and nothing was asked.
     pub fn look(&self, node: NodeId, id: u64) -> bool {
         self.say(node, ToHost::Look { id })
@@ -253,6 +266,7 @@ impl Mesh {
             tracing::info!(%node, "a newer session takes over");
             older.end.cancel();
         }
+        sessions.moved.insert(node);
         // Told under the lock, so that the desk hears ups and downs of a node in their order.
         self.shared.desk.went_up(node);
         id
@@ -263,6 +277,7 @@ impl Mesh {
         let mut sessions = locked(&self.shared.sessions);
         if sessions.by_node.get(&node).is_some_and(|handle| handle.id == id) {
             sessions.by_node.remove(&node);
+            sessions.moved.insert(node);
             self.shared.desk.went_down(node);
         }
     }

@@ -22,6 +22,7 @@ use super::admission::{AdmissionError, Admissions, NewInvite};
 use super::clock::Clock;
 use super::health::Health;
 use super::mesh::Mesh;
+use super::roll_call::Kept;
 use super::rollout_api;
 use super::status_page;
 use super::store::people::FindError;
@@ -29,7 +30,8 @@ use super::store::{Store, StoreError};
 use crate::pure::decide::why;
 use crate::pure::delivery::Delivery;
 use crate::pure::page::{self, DeliveryView, StatusView};
-use crate::pure::snapshot::{Request as Word, Verb};
+use crate::pure::roll_call::{Page, RollCall, Which};
+use crate::pure::snapshot::{Nodes, Request as Word, Verb};
 
 /// How many deliveries a list shows.
 const LISTED: u32 = 50;
@@ -45,6 +47,8 @@ pub struct Counter {
     pub health: Arc<Health>,
     /// Who is connected.
     pub mesh: Mesh,
+    /// The nodes in the order in which people see them.
+    pub roll_call: Arc<Kept>,
     /// Invitations and admissions.
     pub admissions: Admissions,
     /// Wakes the pass.
@@ -57,6 +61,19 @@ pub struct Counter {
     pub branch: String,
     /// Ends what would be followed for ever.
     pub stop: CancellationToken,
+}
+
+impl Counter {
+    /// Asks the roll call, as of now.
+    async fn ask<A>(&self, question: impl FnOnce(&RollCall, &Nodes) -> A) -> Result<A, StoreError> {
+        let of = (&self.store, &*self.health, &self.mesh);
+        self.roll_call.ask(of, question).await
+    }
+
+    /// A page of the nodes.
+    pub(super) async fn nodes(&self, which: &Which) -> Result<Page, StoreError> {
+        self.ask(|roll, heard| roll.page(which, heard)).await
+    }
 }
 
 /// What a person says with a word.
@@ -183,14 +200,19 @@ fn proxied(headers: &HeaderMap) -> bool {
     headers.contains_key("x-forwarded-for") || headers.contains_key(header::FORWARDED)
 }
 
-async fn view(counter: &Counter) -> Result<StatusView, StoreError> {
+/// The newest deliveries, newest first.
+async fn newest(counter: &Counter) -> Result<Vec<DeliveryView>, StoreError> {
     let heard = counter.store.nodes().await?;
-    let connected = counter.mesh.connected().into_iter().collect();
     let mut views = Vec::new();
     for delivery in counter.store.deliveries(LISTED).await? {
         let transitions = counter.store.transitions_of(&delivery.commit).await?;
         views.push(page::delivery(&delivery, &transitions, &heard));
     }
+    Ok(views)
+}
+
+async fn view(counter: &Counter) -> Result<StatusView, StoreError> {
+    let views = newest(counter).await?;
     let mut troubles = counter.health.troubles();
     for row in counter.store.outbox_open().await? {
         if let Some(error) = row.error.filter(|_| row.attempts > 2) {
@@ -212,11 +234,7 @@ async fn view(counter: &Counter) -> Result<StatusView, StoreError> {
         frozen: frozen.map(|freeze| freeze.words()),
         troubles,
         deliveries: views,
-        nodes: counter
-            .health
-            .roster()
-            .map(|tree| page::nodes(&tree, &heard, &connected))
-            .unwrap_or_default(),
+        page: counter.nodes(&Which::default()).await?,
     })
 }
 
@@ -239,7 +257,7 @@ async fn status(State(counter): State<Counter>) -> Result<Json<StatusView>, No> 
 }
 
 async fn deliveries(State(counter): State<Counter>) -> Result<Json<Vec<DeliveryView>>, No> {
-    Ok(Json(view(&counter).await?.deliveries))
+    Ok(Json(newest(&counter).await?))
 }
 
 async fn delivery(
@@ -265,12 +283,8 @@ async fn explain_any(
     State(counter): State<Counter>,
     Path(which): Path<String>,
 ) -> Result<Json<why::Why>, No> {
-    let status = view(&counter).await?;
-    let Some(node) = status
-        .nodes
-        .iter()
-        .find(|n| n.name == which || n.short_id == which)
-    else {
+    let found = counter.ask(|roll, heard| roll.find(&which, heard)).await?;
+    let Some(node) = found else {
         return explain(State(counter), Path(which)).await;
     };
     let snapshot = counter.store.snapshot().await?;
@@ -282,7 +296,7 @@ async fn explain_any(
         .deliveries
         .values()
         .find(|d| d.is_followed_by(&node.name));
-    Ok(Json(why::why_node(node, walking, owing, counter.clock.now())))
+    Ok(Json(why::why_node(&node, walking, owing, counter.clock.now())))
 }
 
 async fn word(

@@ -1,4 +1,4 @@
-//! Rollouts over HTTP (RO-6), every node's status, and the journal of events (RO-7).
+//! Rollouts over HTTP (RO-6), nodes and their status, and the journal of events (RO-7).
 //!
 //! It stands alone because its answers are held to a published page, [`crate::pure::api`]. Who may read and who may say a
 //! word is decided where these routes are merged, [`super::operator`].
@@ -24,11 +24,12 @@ use super::rollouts::Asking;
 use super::store::people::FindError;
 use super::store::{Store, StoreError};
 use crate::pure::api::{
-    AbortAsk, ArchiveAnswer, EventsAnswer, NoAnswer, ReleaseAsk, RolloutAnswer, RolloutsAnswer, StartAsk,
-    StatsAnswer, openapi_text, stats,
+    AbortAsk, ArchiveAnswer, EventsAnswer, NoAnswer, NodesAnswer, ReleaseAsk, RolloutAnswer, RolloutsAnswer,
+    StartAsk, StatsAnswer, openapi_text, stats,
 };
 use crate::pure::delivery::Delivery;
 use crate::pure::events::Numbered;
+use crate::pure::roll_call::{self, By, Standing, Which};
 use crate::pure::rollout::live::roster;
 use crate::pure::rollout::words;
 use crate::pure::snapshot::{Request as Word, Verb};
@@ -46,6 +47,7 @@ pub(super) fn reads() -> Router<Counter> {
         .route("/api/config/rollout", get(newest))
         .route("/api/config/rollouts", get(archives))
         .route("/api/config/rollouts/{id}", get(one))
+        .route("/api/nodes", get(nodes))
         .route("/api/stats", get(every_node))
         .route("/api/events", get(events))
         .route("/api/events/stream", get(follow))
@@ -63,7 +65,7 @@ pub(super) fn words() -> Router<Counter> {
 /// Which fleet.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Which {
+struct WhichFleet {
     #[serde(default)]
     interface: Option<String>,
 }
@@ -88,6 +90,20 @@ struct After {
     after: Option<u64>,
     #[serde(default)]
     limit: Option<u32>,
+}
+
+/// Which nodes.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WhichNodes {
+    #[serde(default)]
+    by: By,
+    #[serde(default)]
+    standing: Option<Standing>,
+    #[serde(default)]
+    after: Option<String>,
+    #[serde(default)]
+    limit: Option<usize>,
 }
 
 /// Nothing.
@@ -163,7 +179,7 @@ fn asking(counter: &Counter) -> Asking<'_> {
 
 async fn newest(
     State(counter): State<Counter>,
-    which: Result<Query<Which>, QueryRejection>,
+    which: Result<Query<WhichFleet>, QueryRejection>,
 ) -> Result<Json<RolloutAnswer>, No> {
     let interface = of_fleet(&counter, asked(which)?.interface)?;
     let rollout = asking(&counter).newest().await?;
@@ -206,7 +222,7 @@ async fn archives(
 async fn one(
     State(counter): State<Counter>,
     Path(id): Path<String>,
-    which: Result<Query<Which>, QueryRejection>,
+    which: Result<Query<WhichFleet>, QueryRejection>,
 ) -> Result<Json<ArchiveAnswer>, No> {
     let interface = of_fleet(&counter, asked(which)?.interface)?;
     let found = match counter.store.find_rollout(&id).await? {
@@ -228,6 +244,29 @@ async fn one(
         archived_at: archived.map(|(at, _)| at),
         closed: archived.is_some_and(|(_, closed)| closed),
         rollout,
+    }))
+}
+
+async fn nodes(
+    State(counter): State<Counter>,
+    which: Result<Query<WhichNodes>, QueryRejection>,
+) -> Result<Json<NodesAnswer>, No> {
+    let which = asked(which)?;
+    let limit = which.limit.unwrap_or(roll_call::PAGE);
+    if !(1..=roll_call::LARGEST_PAGE).contains(&limit) {
+        let most = roll_call::LARGEST_PAGE;
+        return Err(bad(format!("limit is from 1 to {most}, not {limit}")));
+    }
+    let after = which.after.map(|after| after.parse()).transpose();
+    let which = Which {
+        by: which.by,
+        standing: which.standing,
+        after: after.map_err(bad)?,
+        limit,
+    };
+    Ok(Json(NodesAnswer {
+        page: counter.nodes(&which).await?,
+        as_of: counter.clock.now(),
     }))
 }
 
@@ -290,7 +329,7 @@ async fn pass_on(
 
 async fn start(
     State(counter): State<Counter>,
-    which: Result<Query<Which>, QueryRejection>,
+    which: Result<Query<WhichFleet>, QueryRejection>,
     body: Bytes,
 ) -> Result<Response, No> {
     of_fleet(&counter, asked(which)?.interface)?;
@@ -322,7 +361,7 @@ async fn start(
 
 async fn release(
     State(counter): State<Counter>,
-    which: Result<Query<Which>, QueryRejection>,
+    which: Result<Query<WhichFleet>, QueryRejection>,
     body: Bytes,
 ) -> Result<Response, No> {
     of_fleet(&counter, asked(which)?.interface)?;
@@ -337,7 +376,7 @@ async fn release(
 
 async fn abort(
     State(counter): State<Counter>,
-    which: Result<Query<Which>, QueryRejection>,
+    which: Result<Query<WhichFleet>, QueryRejection>,
     body: Bytes,
 ) -> Result<Response, No> {
     of_fleet(&counter, asked(which)?.interface)?;

@@ -59,6 +59,7 @@ pub async fn css() -> Response {
 mod tests {
     use super::*;
     use crate::pure::page::DeliveryView;
+    use crate::pure::roll_call::Page;
     use meshplan_schemas::lifecycle::delivery::State;
 
     #[test]
@@ -91,7 +92,7 @@ mod tests {
             frozen: None,
             troubles: vec![],
             deliveries: vec![delivery],
-            nodes: vec![],
+            page: Page::default(),
         };
         let page = render(&status).unwrap();
         assert!(

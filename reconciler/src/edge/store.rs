@@ -58,6 +58,7 @@ use db::{Db, SqliteFile, args};
 use deliveries::Walking;
 pub use error::StoreError;
 use heard::Heard;
+pub use heard::Since;
 use kept::Kept;
 pub use orders::OrderKind;
 

@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use super::events::Numbered;
+use super::roll_call::{Page, Standing};
 use super::rollout::Rollout;
 use super::rollout::archive::Summary;
 use super::rollout::live::Member;
@@ -231,6 +232,17 @@ pub fn stats(
     }
 }
 
+/// Some nodes as people see them.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+pub struct NodesAnswer {
+    /// As of when this is true.
+    #[schemars(with = "String")]
+    pub as_of: Timestamp,
+    /// The page.
+    #[serde(flatten)]
+    pub page: Page,
+}
+
 /// Events of the journal.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct EventsAnswer {
@@ -363,6 +375,36 @@ pub fn openapi() -> Value {
         whole(1),
         "From 1 to 1000; 100 where it is left out.",
     );
+    let nodes = vec![
+        parameter(
+            "query",
+            "by",
+            false,
+            json!({ "enum": ["standing", "name"] }),
+            "`standing`: worst first, where it is left out; `name`: a walk through all pages meets each node once.",
+        ),
+        parameter(
+            "query",
+            "standing",
+            false,
+            json!({ "enum": Standing::ALL }),
+            "Only nodes that stand so.",
+        ),
+        parameter(
+            "query",
+            "after",
+            false,
+            json!({ "type": "string" }),
+            "The `next` of the page before.",
+        ),
+        parameter(
+            "query",
+            "limit",
+            false,
+            whole(1),
+            "From 1 to 1000; 100 where it is left out.",
+        ),
+    ];
     let mut stream = read(
         "The same, one by one as they happen (Server-Sent Events).",
         vec![after()],
@@ -383,6 +425,7 @@ pub fn openapi() -> Value {
             .post::<ReleaseAsk, WordAnswer>(make, Body::Optional),
         "/api/config/rollout/abort": say("Takes the rollout in hand back.")
             .post::<AbortAsk, WordAnswer>(make, Body::Optional),
+        "/api/nodes": read("The nodes as people see them, by pages.", nodes).get::<NodesAnswer>(make),
         "/api/stats": read("How every node stands with its epoch.", Vec::new()).get::<StatsAnswer>(make),
         "/api/events": read("The journal of events, oldest first.", vec![after(), limit])
             .get::<EventsAnswer>(make),

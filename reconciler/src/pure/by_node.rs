@@ -3,6 +3,7 @@
 //!
 //! Invariant: the chunks are sorted, none is empty, and no node stands in two.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use meshplan_schemas::ident::NodeId;
@@ -70,6 +71,28 @@ impl<T> ByNode<T> {
     /// The values, in the order of their nodes.
     pub fn values(&self) -> impl Iterator<Item = &T> {
         self.iter().map(|(_, value)| value)
+    }
+
+    /// The nodes that are not the same in another: `same` says so of two values, and who is in one alone is not. What the
+    /// two share is passed over.
+    #[must_use]
+    pub fn differing(&self, other: &Self, same: impl Fn(&T, &T) -> bool) -> Vec<NodeId> {
+        let pointers = |of: &Self| of.chunks.iter().map(Arc::as_ptr).collect::<HashSet<_>>();
+        let (ours, theirs) = (pointers(self), pointers(other));
+        let own = |of: &'_ Self, shared: &HashSet<*const Chunk<T>>| {
+            let chunks = of
+                .chunks
+                .iter()
+                .filter(|chunk| !shared.contains(&Arc::as_ptr(chunk)));
+            chunks.cloned().collect::<Vec<_>>()
+        };
+        let new = own(self, &theirs);
+        let changed = new.iter().flat_map(|chunk| chunk.iter());
+        let changed = changed.filter(|(id, value)| !other.get(id).is_some_and(|old| same(value, old)));
+        let old = own(other, &ours);
+        let gone = old.iter().flat_map(|chunk| chunk.iter());
+        let gone = gone.filter(|(id, _)| !self.contains_key(id));
+        changed.chain(gone).map(|(id, _)| *id).collect()
     }
 
     fn place(&self, id: &NodeId) -> Option<(usize, usize)> {
@@ -149,6 +172,18 @@ mod tests {
             prop_assert!(before.iter().eq(former.iter()), "a copy is its own");
             prop_assert!(expected.iter().all(|(id, value)| after.get(id) == Some(value)));
         }
+    }
+
+    #[test]
+    fn what_differs_is_found_whatever_is_shared() {
+        let of = |n: u16| NodeId(Uuid::from_u128(u128::from(n)));
+        let before: ByNode<u16> = (0..2_000).map(|n| (of(n), n)).collect();
+        let mut after = before.clone();
+        assert!(after.replace(&of(700), 0) && after.replace(&of(701), 701));
+        assert_eq!(after.differing(&before, u16::eq), [of(700)]);
+        let others: ByNode<u16> = (1..2_001).map(|n| (of(n), n)).collect();
+        assert_eq!(others.differing(&before, u16::eq), [of(2_000), of(0)]);
+        assert_eq!(before.differing(&before, |_, _| false), []);
     }
 
     #[test]

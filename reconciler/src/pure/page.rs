@@ -1,21 +1,21 @@
 //! What people see: view models of deliveries and nodes, for the status page, the API and the command line alike.
 
-use std::collections::BTreeSet;
-
 use jiff::Timestamp;
 use meshplan_schemas::fleet_list::UpdateClass;
 use meshplan_schemas::ident::NodeId;
 use meshplan_schemas::lifecycle::delivery::State;
 use meshplan_schemas::lifecycle::epoch::EpochState;
 use meshplan_schemas::report::{DeclarationState, Health, Report};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::compose::{Composed, ComposedNode};
+use super::compose::ComposedNode;
 use super::decide::classes;
 use super::decide::look::{self, Seen};
 use super::decide::walk::{follows, not_confirmed, standing, summary};
 use super::delivery::{Delivery, LeftBehind, MachineRun, Transition, Walk};
 use super::note::{trailer_line, transition_line};
+use super::roll_call::{Page, Standing};
 use super::snapshot::{NodeState, Nodes};
 
 /// The fleet at a glance.
@@ -33,8 +33,9 @@ pub struct StatusView {
     pub troubles: Vec<String>,
     /// The deliveries, newest first.
     pub deliveries: Vec<DeliveryView>,
-    /// The nodes, worst first.
-    pub nodes: Vec<NodeView>,
+    /// The first page of the nodes, worst first.
+    #[serde(flatten)]
+    pub page: Page,
 }
 
 /// One delivery.
@@ -123,7 +124,7 @@ impl MachineView {
 }
 
 /// One node.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct NodeView {
     /// Its name.
     pub name: String,
@@ -136,9 +137,12 @@ pub struct NodeView {
     /// `required`, `best_effort`, `left_behind`, `left_behind, pinned`.
     #[serde(default = "required")]
     pub class: String,
+    /// How it stands.
+    pub standing: Standing,
     /// `invited`, `expected`, `connected`, `away`.
     pub presence: String,
     /// When it was last heard from.
+    #[schemars(with = "Option<String>")]
     pub heard_at: Option<Timestamp>,
     /// The host's version.
     pub host_version: Option<String>,
@@ -293,34 +297,32 @@ pub fn delivery(delivery: &Delivery, transitions: &[Transition], heard: &Nodes) 
     }
 }
 
-/// The nodes of the newest tree as people see them, worst first.
+/// How a node stands.
 #[must_use]
-pub fn nodes(tree: &Composed, heard: &Nodes, connected: &BTreeSet<NodeId>) -> Vec<NodeView> {
-    let mut views: Vec<NodeView> = tree
-        .nodes
-        .values()
-        .map(|n| node(n, heard.get(&n.id), connected.contains(&n.id)))
-        .collect();
-    views.sort_by(|a, b| (rank(a), &a.name).cmp(&(rank(b), &b.name)));
-    views
-}
-
-fn rank(node: &NodeView) -> u8 {
-    match (node.troubles.is_empty(), node.presence.as_str()) {
-        (false, _) => 0,
-        (true, "away") => 1,
-        (true, "connected") => 2,
-        (true, _) => 3,
+pub fn stands(of: &ComposedNode, state: Option<&NodeState>, connected: bool) -> Standing {
+    let report = state.and_then(|s| s.report.as_ref());
+    if report.is_some_and(|report| !troubles(report).is_empty()) {
+        return Standing::Troubled;
+    }
+    match presence(of, state, connected) {
+        "away" => Standing::Away,
+        "connected" => Standing::Connected,
+        _ => Standing::Awaited,
     }
 }
 
-fn node(of: &ComposedNode, state: Option<&NodeState>, connected: bool) -> NodeView {
-    let presence = match state {
+fn presence(of: &ComposedNode, state: Option<&NodeState>, connected: bool) -> &'static str {
+    match state {
         _ if !of.enrolled => "invited",
         _ if connected => "connected",
         None => "expected",
         Some(_) => "away",
-    };
+    }
+}
+
+/// A node as people see it.
+#[must_use]
+pub fn node(of: &ComposedNode, state: Option<&NodeState>, connected: bool) -> NodeView {
     let report = state.and_then(|s| s.report.as_ref());
     let declaration = report.and_then(|r| r.declaration.as_ref());
     let epoch = report.and_then(|r| r.epoch.as_ref());
@@ -333,7 +335,8 @@ fn node(of: &ComposedNode, state: Option<&NodeState>, connected: bool) -> NodeVi
             class if of.pinned => format!("{class}, pinned"),
             class => class.to_owned(),
         },
-        presence: presence.to_owned(),
+        standing: stands(of, state, connected),
+        presence: presence(of, state, connected).to_owned(),
         heard_at: state.and_then(|s| s.heard_at),
         host_version: report.map(|r| r.host_version.clone()),
         declaration: declaration.map_or_else(

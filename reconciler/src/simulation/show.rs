@@ -1,6 +1,9 @@
 //! What a script wants to see, in the words of the status page and of `why`.
 
+use std::collections::BTreeSet;
+
 use jiff::Timestamp;
+use meshplan_schemas::ident::NodeId;
 
 use super::script::Show;
 use super::world::{Trouble, World};
@@ -152,12 +155,12 @@ pub(super) async fn why(world: &World, which: &str) -> Result<Vec<String>, Troub
     };
     let heard = world.store()?.nodes().await?;
     let hosts = world.hosts.values().filter(|host| host.reachable());
-    let connected = hosts.map(|host| host.id).collect();
-    let views = page::nodes(&roster, &heard, &connected);
-    let node = views.iter().find(|view| view.name == which);
+    let connected: BTreeSet<NodeId> = hosts.map(|host| host.id).collect();
+    let node = (roster.nodes.values()).find(|node| node.name.as_str() == which);
     let node = node.ok_or_else(|| Trouble::Step(format!("there is no machine {which}")))?;
+    let node = page::node(node, heard.get(&node.id), connected.contains(&node.id));
     let owing = deliveries.iter().find(|d| d.is_followed_by(which));
-    Ok(answer(&why_node(node, walking, owing, world.now())))
+    Ok(answer(&why_node(&node, walking, owing, world.now())))
 }
 
 fn answer(why: &Why) -> Vec<String> {

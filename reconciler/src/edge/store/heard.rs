@@ -16,9 +16,44 @@ use crate::pure::snapshot::{NodeState, Nodes};
 #[derive(Debug, Default)]
 pub(super) struct Heard(Mutex<Option<(i64, Arc<Nodes>)>>);
 
+/// What is heard of nodes, and of whom something new.
+#[derive(Debug)]
+pub struct Since {
+    /// All that is heard.
+    pub nodes: Arc<Nodes>,
+    /// As of which change.
+    pub change: i64,
+    /// The nodes that were heard from since.
+    pub changed: Vec<NodeId>,
+}
+
 impl Heard {
     /// What is heard of each node, as the transaction sees it.
     pub(super) async fn read(&self, tx: &mut Tx) -> Result<Arc<Nodes>, StoreError> {
+        Ok(self.read_at(tx).await?.1)
+    }
+
+    /// The same, with who was heard from after this change; none: everybody.
+    pub(super) async fn since(&self, tx: &mut Tx, at: Option<i64>) -> Result<Since, StoreError> {
+        const CHANGED: &str = "SELECT node FROM nodes WHERE change > $1";
+        let (change, nodes) = self.read_at(tx).await?;
+        let changed = match at {
+            Some(at) if at >= change => Vec::new(),
+            Some(at) => {
+                let rows: Vec<(String,)> = tx.rows(CHANGED, args![at]).await?;
+                let ids = rows.iter().map(|(node,)| cell("nodes", "node", node).parse(node));
+                ids.collect::<Result<_, _>>()?
+            }
+            None => nodes.keys().copied().collect(),
+        };
+        Ok(Since {
+            nodes,
+            change,
+            changed,
+        })
+    }
+
+    async fn read_at(&self, tx: &mut Tx) -> Result<(i64, Arc<Nodes>), StoreError> {
         const CHANGE: &str = "SELECT value FROM counters WHERE name = 'nodes'";
         const SINCE: &str = "SELECT node, report, heard_at, look, look_at FROM nodes WHERE change > $1";
         let newest: Option<(i64,)> = tx.row(CHANGE, args![]).await?;
@@ -37,7 +72,7 @@ impl Heard {
             }
         }
         self.keep(newest, &nodes);
-        Ok(nodes)
+        Ok((newest, nodes))
     }
 
     fn take(&self) -> Option<(i64, Arc<Nodes>)> {

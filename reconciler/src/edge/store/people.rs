@@ -10,6 +10,7 @@ use serde::de::DeserializeOwned;
 use super::cell::{cell, json};
 use super::db::args;
 use super::deliveries::Row;
+use super::heard::Since;
 use super::{Store, StoreError};
 use crate::pure::delivery::{Delivery, Transition};
 use crate::pure::snapshot::{Nodes, Request, Review};
@@ -130,6 +131,15 @@ impl Store {
     pub async fn nodes(&self) -> Result<Arc<Nodes>, StoreError> {
         let mut tx = self.db().begin_read().await?;
         self.inner.heard.read(&mut tx).await
+    }
+
+    /// What is heard of each node, and from whom after this change; none: since ever.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub async fn heard_since(&self, change: Option<i64>) -> Result<Since, StoreError> {
+        let mut tx = self.db().begin_read().await?;
+        self.inner.heard.since(&mut tx, change).await
     }
 
     /// Takes down a review of a commit; a later one of the same person takes its place.

@@ -78,8 +78,9 @@ impl World {
         let head = world.head()?;
         world.wait_for(&head, "delivered")?;
         for node in tree::NODES {
-            world.poll(&format!("{node} has the page"), |w| {
-                Ok(w.at(node, tree::PAGE).is_ok())
+            // Both: on a slow disk a while lies between the one and the other.
+            world.poll(&format!("{node} has page and configuration"), |w| {
+                Ok(w.at(node, tree::PAGE).is_ok() && w.at(node, tree::CONF).is_ok())
             })?;
         }
         Ok(world)

@@ -25,6 +25,7 @@ pub mod note;
 pub mod page;
 pub mod parse;
 pub mod preview;
+pub mod recover;
 pub mod rollout;
 pub mod scope;
 pub mod secret_digest;

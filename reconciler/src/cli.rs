@@ -26,6 +26,7 @@ pub mod node;
 pub mod notes;
 pub mod policy;
 pub mod preview;
+pub mod recover;
 pub mod rollout;
 pub mod rotate;
 pub mod schema;
@@ -66,6 +67,8 @@ pub enum Command {
     Init(init::Args),
     /// Run the reconciler.
     Serve,
+    /// Rebuild a lost database from the repository, its record and the machines.
+    Recover(recover::Args),
     /// Check a fleet repository as the reconciler would.
     Check(check::Args),
     /// Say what is legal in a fleet repository and still unwise.
@@ -136,6 +139,7 @@ impl Cli {
             Command::Demo(args) => demo::run(&args, json, out).await,
             Command::Init(args) => init::run(&args, json, out),
             Command::Serve => serve::run(&config).await,
+            Command::Recover(args) => recover::run(&args, &config, json, out).await,
             Command::Check(mut args) => {
                 args.json |= json;
                 args.color |= color;

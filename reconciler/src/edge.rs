@@ -18,6 +18,7 @@ pub mod note_keeper;
 pub mod notes;
 pub mod operator;
 pub mod outbox;
+pub mod recover;
 pub mod repository;
 pub mod roll_call;
 pub mod rollout_api;

@@ -21,7 +21,7 @@ use meshplan_schemas::limits::SCHEMA;
 use meshplan_schemas::timestamp::Timestamp as TimestampPayload;
 
 use crate::edge::clock::Clock;
-use crate::edge::health::Health;
+use crate::edge::health::{Health, RECOVERING};
 use crate::edge::mesh::{Links, Mesh};
 use crate::edge::repository::{FleetRepo, News, Repository};
 use crate::edge::rollouts::{Asking, Moved, PutAway};
@@ -31,6 +31,7 @@ use crate::edge::store::{Store, StoreError};
 use crate::pure::act::Act;
 use crate::pure::compose::former::Former;
 use crate::pure::decide::{Contents, DecideError, Known, Settings, Tree, bases, decide};
+use crate::pure::delivery::Delivery;
 use crate::pure::diff::proven;
 use crate::pure::events;
 use crate::pure::freshness;
@@ -167,6 +168,11 @@ impl<R: FleetRepo, L: Links> Engine<R, L> {
             .repository
             .look(&inbox, &self.store, &self.health, now)
             .await?;
+        let recovering = self.store.recovering().await?;
+        if recovering.is_some() {
+            // No commit becomes an order before numbers may be used again; it is found again then.
+            news = News::default();
+        }
         let mut next = None;
         let mut moved = Moved::No;
         for _ in 0..ROUNDS {
@@ -179,6 +185,7 @@ impl<R: FleetRepo, L: Links> Engine<R, L> {
             if !rest {
                 moved = Moved::Yes;
                 match self.carry_out(&mut act, &news).await {
+                    Ok(()) if act.recovered => self.repository.look_again(),
                     Ok(()) => {}
                     // Another act came between: decide on what is there now.
                     Err(PassError::Store(StoreError::Moved { .. })) => continue,
@@ -195,6 +202,7 @@ impl<R: FleetRepo, L: Links> Engine<R, L> {
                 break;
             }
         }
+        self.say_recovering().await?;
         if let Err(error) = self.renew_timestamp().await {
             // Everything else is stored; a timestamp is tried again with the next pass.
             self.health
@@ -219,6 +227,19 @@ impl<R: FleetRepo, L: Links> Engine<R, L> {
             ),
         }
         Ok(earliest(next, self.repository.next_look()))
+    }
+
+    /// Says for whom a recovery waits, as long as it does (SG-8).
+    async fn say_recovering(&self) -> Result<(), PassError> {
+        let Some(recovering) = self.store.recovering().await? else {
+            self.health.clear(RECOVERING);
+            return Ok(());
+        };
+        let nodes = self.store.nodes().await?;
+        let list = self.health.list();
+        let awaited = list.map_or_else(Vec::new, |list| recovering.awaited(&list, &nodes));
+        self.health.set(RECOVERING, recovering.words(&awaited));
+        Ok(())
     }
 
     /// Says in the journal that the clocks have parted.
@@ -278,6 +299,11 @@ impl<R: FleetRepo, L: Links> Engine<R, L> {
             .collect();
         wanted.extend(news.commits.iter().map(|c| c.commit.clone()));
         wanted.extend(bases(snapshot, &news.commits).into_values());
+        if snapshot.recovering.is_some() {
+            let standing = [Scope::List, Scope::Policy];
+            let standing = standing.iter().filter_map(|scope| snapshot.accepted.get(scope));
+            wanted.extend(standing.map(|content| content.commit.clone()));
+        }
         wanted.sort();
         wanted.dedup();
         let mut trees = BTreeMap::new();
@@ -297,6 +323,12 @@ impl<R: FleetRepo, L: Links> Engine<R, L> {
             {
                 trees.insert(commit.clone(), tree);
             }
+        }
+        let list = snapshot.accepted.get(&Scope::List);
+        if snapshot.recovering.is_some()
+            && let Some(Tree::Composed(tree)) = list.and_then(|list| trees.get(&list.commit))
+        {
+            self.health.set_list(Arc::clone(tree));
         }
         let stored = snapshot
             .deliveries
@@ -319,7 +351,9 @@ impl<R: FleetRepo, L: Links> Engine<R, L> {
         news: &News,
     ) -> BTreeMap<CommitId, Former> {
         let waiting = snapshot.deliveries.values();
-        let waiting = waiting.filter(|d| matches!(d.state, State::Proposed | State::Held) && !d.has_begun());
+        let recovering = snapshot.recovering.is_some();
+        let waits = |d: &&Delivery| matches!(d.state, State::Proposed | State::Held) && !d.has_begun();
+        let waiting = waiting.filter(|d| waits(d) || (recovering && !d.state.is_final()));
         let new = news.commits.iter().map(|c| &c.commit);
         let mut formers: BTreeMap<CommitId, Former> = BTreeMap::new();
         for commit in waiting.map(|d| &d.commit).chain(new) {
@@ -491,6 +525,9 @@ impl<R: FleetRepo, L: Links> Engine<R, L> {
         let Some(head) = self.store.newest_head().await? else {
             return Ok(());
         };
+        if self.store.recovering().await?.is_some() {
+            return Ok(());
+        }
         let now = self.clock.now().as_second();
         let last = self.store.newest_timestamp().await?;
         let last = last.and_then(|t| Envelope::read(t.envelope.as_bytes()).ok());

@@ -26,6 +26,7 @@ pub mod note;
 pub mod page;
 pub mod parse;
 pub mod preview;
+pub mod recover;
 pub mod roll_call;
 pub mod rollout;
 pub mod scope;

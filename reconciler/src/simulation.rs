@@ -11,6 +11,7 @@
 //! | [`fleet`] | the made-up fleet of `fleet of N machines` |
 //! | [`host`] | a host that takes its orders, waits, confirms, breaks as it is told, and reports |
 //! | [`links`] | sessions that are there or not |
+//! | [`recover`] | a database that is lost, and rebuilt from the record |
 //! | [`rollout`] | what a person says of rollouts |
 //! | [`word`] | a person's word |
 //! | [`world`] | time, and everything that happens in it |
@@ -25,6 +26,7 @@ mod fleet;
 mod forge;
 mod host;
 mod links;
+mod recover;
 mod rollout;
 mod show;
 mod signed_list;

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::client::Client;
 use super::exit::Exit;
 use super::table;
-use crate::pure::page::DeliveryView;
+use crate::pure::page::{DeliveryView, StatusView};
 
 /// What to do with deliveries. COMMIT is a commit id, its beginning, or a delivery's name.
 #[derive(Debug, Subcommand)]
@@ -131,11 +131,16 @@ fn explain(why: &Value, json: bool, out: &mut dyn Write) -> anyhow::Result<Exit>
 }
 
 async fn list(client: &Client, json: bool, out: &mut dyn Write) -> anyhow::Result<Exit> {
-    let views: Vec<DeliveryView> = client.get("/api/deliveries").await?;
     if json {
+        let views: Vec<DeliveryView> = client.get("/api/deliveries").await?;
         writeln!(out, "{}", serde_json::to_string_pretty(&views)?)?;
         return Ok(Exit::Done);
     }
+    let status: StatusView = client.get("/api/status").await?;
+    if let Some(recovering) = &status.recovering {
+        writeln!(out, "{recovering}\n")?;
+    }
+    let views = status.deliveries;
     if views.is_empty() {
         writeln!(out, "no delivery yet: merge a commit")?;
         return Ok(Exit::Done);

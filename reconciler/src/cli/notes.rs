@@ -43,7 +43,7 @@ pub enum Order {
     },
 }
 
-fn named_key(text: &str) -> Result<(KeyId, SigningKey), String> {
+pub(super) fn named_key(text: &str) -> Result<(KeyId, SigningKey), String> {
     let (id, key) = text
         .split_once('=')
         .ok_or("expected `ID=ed25519:BASE64`, as fleet.toml's authors have id and key")?;

@@ -209,7 +209,7 @@ pub async fn serve(config: &Config, stop: CancellationToken) -> anyhow::Result<(
 }
 
 /// The forge's credentials, where the configuration names a file.
-fn credentials(file: Option<&Path>) -> anyhow::Result<Option<Credentials>> {
+pub(super) fn credentials(file: Option<&Path>) -> anyhow::Result<Option<Credentials>> {
     let Some(file) = file else { return Ok(None) };
     let text = Zeroizing::new(
         std::fs::read_to_string(file)
@@ -220,7 +220,7 @@ fn credentials(file: Option<&Path>) -> anyhow::Result<Option<Credentials>> {
     Ok(Some(credentials))
 }
 
-fn settings(config: &Config, keys: &KeyBundle) -> Settings {
+pub(super) fn settings(config: &Config, keys: &KeyBundle) -> Settings {
     let public = keys.public();
     Settings {
         fleet: config.fleet.clone(),

@@ -61,13 +61,7 @@ fn lacks(mark: Option<Mark>, newest: &StoredOrder) -> bool {
 
 impl StoreDesk {
     async fn leaf(&self, node: NodeId) -> Result<Option<Leaf>, StoreError> {
-        let Some(head) = self.store.newest_head().await? else {
-            return Ok(None);
-        };
-        let Some(leaf) = self.store.leaf_of(head.number, node).await? else {
-            return Ok(None);
-        };
-        Ok(Some(leaf.leaf))
+        Ok(self.store.newest_leaf_of(node).await?.map(|leaf| leaf.leaf))
     }
 
     /// The node's record with its proof against the newest head.

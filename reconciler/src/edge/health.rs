@@ -9,11 +9,15 @@ use jiff::Timestamp;
 use crate::pure::compose::Composed;
 use crate::pure::decide::after_secs;
 
+/// The place at which it is said that the database was lost and for whom it waits (SG-8).
+pub const RECOVERING: &str = "recovering";
+
 /// Shared by pass, desk, outbox and pages.
 #[derive(Debug, Default)]
 pub struct Health {
     troubles: RwLock<BTreeMap<&'static str, String>>,
     roster: RwLock<Option<Arc<Composed>>>,
+    list: RwLock<Option<Arc<Composed>>>,
     hearing: RwLock<Option<Timestamp>>,
 }
 
@@ -34,6 +38,13 @@ impl Health {
             .remove(place);
     }
 
+    /// What is wrong at a place, none where it is well.
+    #[must_use]
+    pub fn trouble(&self, place: &str) -> Option<String> {
+        let troubles = self.troubles.read().unwrap_or_else(PoisonError::into_inner);
+        troubles.get(place).cloned()
+    }
+
     /// All troubles, a sentence each.
     #[must_use]
     pub fn troubles(&self) -> Vec<String> {
@@ -48,6 +59,17 @@ impl Health {
     /// The newest tree that composes: who is in the fleet.
     pub fn set_roster(&self, tree: Arc<Composed>) {
         *self.roster.write().unwrap_or_else(PoisonError::into_inner) = Some(tree);
+    }
+
+    /// After the database was lost: the tree of the newest list that was signed, whose machines are waited for (SG-8).
+    pub fn set_list(&self, tree: Arc<Composed>) {
+        *self.list.write().unwrap_or_else(PoisonError::into_inner) = Some(tree);
+    }
+
+    /// See [`Health::set_list`].
+    #[must_use]
+    pub fn list(&self) -> Option<Arc<Composed>> {
+        self.list.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Since when hosts are judged by what is heard of them (RO-8).

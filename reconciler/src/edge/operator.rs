@@ -20,7 +20,7 @@ use uuid::Uuid;
 use super::activation::Waker;
 use super::admission::{AdmissionError, Admissions, NewInvite};
 use super::clock::Clock;
-use super::health::Health;
+use super::health::{Health, RECOVERING};
 use super::mesh::Mesh;
 use super::roll_call::Kept;
 use super::rollout_api;
@@ -162,6 +162,7 @@ pub fn words(counter: Counter) -> Router {
     Router::new()
         .route("/api/deliveries/{which}/{verb}", post(word))
         .route("/api/freeze", post(freeze))
+        .route("/api/recover", post(recover))
         .route("/api/invites", post(invite))
         .route("/api/admissions/{name}", post(admit))
         .merge(rollout_api::words())
@@ -232,6 +233,7 @@ async fn view(counter: &Counter) -> Result<StatusView, StoreError> {
         branch: counter.branch.clone(),
         as_of: now,
         frozen: frozen.map(|freeze| freeze.words()),
+        recovering: counter.health.trouble(RECOVERING),
         troubles,
         deliveries: views,
         page: counter.nodes(&Which::default()).await?,
@@ -275,7 +277,11 @@ async fn explain(State(counter): State<Counter>, Path(which): Path<String>) -> R
         .deliveries
         .values()
         .find(|d| d.commit != delivery.commit && d.has_begun() && !d.state.is_final());
-    Ok(Json(why::why(&delivery, in_the_way, counter.clock.now())))
+    let why = why::why(&delivery, in_the_way, counter.clock.now());
+    if delivery.state.is_final() {
+        return Ok(Json(why));
+    }
+    Ok(Json(unless_recovering(&counter, why)))
 }
 
 /// Of a node by its name, else of a delivery.
@@ -296,7 +302,16 @@ async fn explain_any(
         .deliveries
         .values()
         .find(|d| d.is_followed_by(&node.name));
-    Ok(Json(why::why_node(&node, walking, owing, counter.clock.now())))
+    let why = why::why_node(&node, walking, owing, counter.clock.now());
+    Ok(Json(unless_recovering(&counter, why)))
+}
+
+/// After the database was lost everything waits for one thing.
+fn unless_recovering(counter: &Counter, why: why::Why) -> why::Why {
+    match counter.health.trouble(RECOVERING) {
+        Some(words) => why.recovering(words),
+        None => why,
+    }
 }
 
 async fn word(
@@ -335,6 +350,21 @@ async fn freeze(State(counter): State<Counter>, Json(said): Json<Frozen>) -> Res
         until: said.until,
         start: None,
         why: said.why,
+    };
+    ask(&counter, &request).await
+}
+
+async fn recover(State(counter): State<Counter>, said: Option<Json<Said>>) -> Result<Response, No> {
+    let Json(said) = said.unwrap_or_default();
+    let request = Word {
+        id: Uuid::now_v7().to_string(),
+        at: counter.clock.now(),
+        actor: said.actor.unwrap_or_else(|| "operator".to_owned()),
+        verb: Verb::Recover,
+        commit: None,
+        until: None,
+        why: said.why,
+        start: None,
     };
     ask(&counter, &request).await
 }

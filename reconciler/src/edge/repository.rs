@@ -148,7 +148,8 @@ enum LookError {
     Mirror(#[from] MirrorError),
     #[error(
         "this reconciler knows of no delivery, and the repository has {0} blocks of an earlier one's journal: to sign now \
-         would use its numbers a second time. Bring the database back from a backup (`meshplan.db` in the state folder)"
+         would use its numbers a second time. Stop it, run `meshplan recover`, which rebuilds the database from that record, and \
+         start it again; or bring the database back from a backup (`meshplan.db` in the state folder)"
     )]
     NumbersLost(usize),
 }
@@ -481,7 +482,8 @@ fn fetch(mirror: &mut Mirror, known: Option<&CommitId>) -> Result<Found, LookErr
     }))
 }
 
-fn shown(commit: CommitInfo) -> news::Commit {
+/// A commit as a delivery shows it.
+pub fn shown(commit: CommitInfo) -> news::Commit {
     news::Commit {
         id: commit.id,
         subject: commit.subject,

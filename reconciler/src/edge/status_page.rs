@@ -90,6 +90,7 @@ mod tests {
             branch: "main".into(),
             as_of: jiff::Timestamp::UNIX_EPOCH,
             frozen: None,
+            recovering: None,
             troubles: vec![],
             deliveries: vec![delivery],
             page: Page::default(),

@@ -18,6 +18,7 @@
 //! | [`events`] | the journal of events |
 //! | [`inbox`] | accepted webhooks, and how far each branch is read |
 //! | [`queue`] | rows of the outbox |
+//! | [`recovery`] | a database rebuilt from the record, and that it waits for the machines |
 //! | [`people`] | deliveries, requests and invitations, as people read and write them |
 
 pub mod act;
@@ -34,6 +35,7 @@ mod kept;
 pub mod orders;
 pub mod people;
 pub mod queue;
+pub mod recovery;
 pub mod reports;
 pub mod rollouts;
 #[cfg(test)]

@@ -44,6 +44,8 @@ pub struct Act {
     pub answers: Vec<(String, String)>,
     /// What the journal of events says of it, in order (RO-7).
     pub events: Vec<Event>,
+    /// After the database was lost: what was waited for is over (SG-8).
+    pub recovered: bool,
     /// The counters as the decision found them: the transaction fails if they have moved.
     pub counters_before: Counters,
     /// The counters afterwards.
@@ -67,6 +69,7 @@ impl Act {
             && self.known_bad.is_empty()
             && self.blocks.is_empty()
             && self.answers.is_empty()
+            && !self.recovered
     }
 }
 

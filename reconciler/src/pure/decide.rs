@@ -13,6 +13,7 @@
 //! | [`orders`] | the orders of a stage, a release, a roll-back |
 //! | [`freeze`] | that no new delivery of the fleet begins |
 //! | [`people`] | what a person's word does |
+//! | [`recovering`] | how it goes on after the database was lost |
 //! | [`draft`] | the act while it is made: numbers, assignments, transitions |
 //! | [`forecast`] | what a walk would take, before there is one |
 //! | [`why`] | what a delivery waits for, in a sentence |
@@ -43,6 +44,7 @@ pub mod freeze;
 pub mod look;
 pub mod orders;
 pub mod people;
+mod recovering;
 pub mod waiting;
 pub mod walk;
 pub mod why;
@@ -180,7 +182,8 @@ pub enum DecideError {
 /// Decides one pass.
 ///
 /// # Flow
-/// New commits, people's words, what waits, what walks; then the journal's blocks for all of it.
+/// New commits, people's words, what waits, what walks; then the journal's blocks for all of it. After the database was lost
+/// none of that, until the machines were heard.
 ///
 /// # Guarantees
 /// Every transition is one of the table's; every number is above the snapshot's; the same input gives the same act.
@@ -189,6 +192,10 @@ pub enum DecideError {
 /// [`DecideError`]: nothing is to be stored then.
 pub fn decide(known: &Known<'_>) -> Result<Act, DecideError> {
     let mut draft = draft::Draft::new(known);
+    if let Some(recovering) = &known.snapshot.recovering {
+        recovering::decide(&mut draft, recovering)?;
+        return Ok(draft.finish());
+    }
     waiting::announce(&mut draft)?;
     people::answer(&mut draft)?;
     waiting::judge(&mut draft)?;

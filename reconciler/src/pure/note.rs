@@ -38,7 +38,7 @@ use super::delivery::Transition;
 pub use elide::{Elision, elide};
 pub use merge::{append, merge};
 pub use read::{Piece, SignedBlock, blocks, parse};
-pub use verify::{NoteProblem, Severity, verify};
+pub use verify::{NoteProblem, Proven, Severity, prove, verify};
 
 /// The type under which a block is signed, so that its signature can stand for nothing else.
 pub const BLOCK_TYPE: &str = "application/vnd.meshplan.block";

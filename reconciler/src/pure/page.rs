@@ -29,6 +29,9 @@ pub struct StatusView {
     pub as_of: Timestamp,
     /// That no new delivery begins, in a sentence; none where they do.
     pub frozen: Option<String>,
+    /// After the database was lost: that nothing is signed yet, and for whom it waits, in a sentence.
+    #[serde(default)]
+    pub recovering: Option<String>,
     /// What keeps the reconciler from its work, one sentence each; empty is well.
     pub troubles: Vec<String>,
     /// The deliveries, newest first.

@@ -13,6 +13,7 @@ use meshplan_schemas::timestamp::BlockMark;
 use serde::{Deserialize, Serialize};
 
 use super::delivery::Delivery;
+use super::recover::waiting::Recovering;
 use super::rollout::words::Overrides;
 use super::scope::Scope;
 
@@ -48,6 +49,8 @@ pub struct Snapshot {
     pub reviews: BTreeMap<CommitId, Vec<Review>>,
     /// No new delivery begins (DL-4).
     pub freeze: Option<Freeze>,
+    /// The database was lost and is rebuilt; nothing is signed yet (SG-8).
+    pub recovering: Option<Recovering>,
     /// What people asked for and is not answered yet, oldest first.
     pub requests: Vec<Request>,
 }
@@ -237,4 +240,6 @@ pub enum Verb {
     Freeze,
     /// They begin again.
     Lift,
+    /// After the database was lost: go on without the machines that were not heard (SG-8).
+    Recover,
 }

@@ -87,6 +87,13 @@ impl Forge {
         Some(at + 1)
     }
 
+    /// All commits.
+    pub(super) fn commits(&self) -> BTreeMap<CommitId, Commit> {
+        let state = self.state();
+        let all = state.commits.iter().map(|made| made.commit.clone());
+        all.map(|commit| (commit.id.clone(), commit)).collect()
+    }
+
     fn files(&self, commit: &CommitId) -> Option<Arc<Files>> {
         let state = self.state();
         let made = state.commits.iter().find(|made| made.commit.id == *commit)?;

@@ -16,7 +16,8 @@ use meshplan_schemas::lifecycle::epoch::EpochState;
 use meshplan_schemas::maintenance::{Openness, Window, windows_of};
 use meshplan_schemas::policy;
 use meshplan_schemas::report::{
-    Cause, DeclarationState, DeclarationStatus, EpochStatus, Health, ProbeLine, Report, RollbackVerdict,
+    Cause, DeclarationState, DeclarationStatus, EpochStatus, Health, Mark, Marks, ProbeLine, Report,
+    RollbackVerdict,
 };
 use meshplan_schemas::resource::{Content, File, Kind};
 
@@ -458,6 +459,19 @@ impl Host {
         });
     }
 
+    /// The highest numbers that it has verified.
+    fn marks(&self) -> Marks {
+        let mark = |number, digest| Mark { number, digest };
+        let none = Digest::of(b"");
+        Marks {
+            era: 0,
+            epoch: self.epoch.as_ref().map(|e| mark(e.state_epoch, none)),
+            revision: None,
+            sequence: self.status.as_ref().map(|s| mark(s.sequence, s.digest)),
+            timestamp: None,
+        }
+    }
+
     /// Whether a heartbeat is due; the next is counted from now.
     pub(super) fn heartbeat_due(&mut self, now: Timestamp, every_secs: u32) -> bool {
         let due = self.reachable() && self.heartbeat <= now;
@@ -508,7 +522,7 @@ impl Host {
             filters: Vec::new(),
             rollbacks: self.rollbacks.clone(),
             witness: 1,
-            marks: meshplan_schemas::report::Marks::default(),
+            marks: self.marks(),
             stale: false,
             paused: None,
             epoch: self.epoch.clone(),

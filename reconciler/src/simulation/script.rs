@@ -65,6 +65,13 @@ pub enum Does {
     Forge(bool),
     /// The reconciler is killed and starts again, at once or later.
     Reconciler(Service),
+    /// The reconciler dies, and its database is gone.
+    LoseDatabase,
+    /// It is rebuilt from the record, and the reconciler starts; a person may say that nobody is waited for.
+    Recover {
+        /// So said.
+        force: bool,
+    },
     /// A person freezes the fleet, for so long or until it is lifted.
     Freeze {
         /// How long.
@@ -183,7 +190,7 @@ pub struct ScriptError {
 }
 
 const WORDS: &str = "a step is one of: fleet, merge, advance, clock, power, cut-power, link, cut-link, break, sick, flap, mend, \
-    version, forge, reconciler, go, go-again, hold, stop, withdraw, retry, freeze, lift, approve, start, release, abort, show, why";
+    version, forge, reconciler, lose-database, recover, go, go-again, hold, stop, withdraw, retry, freeze, lift, approve, start, release, abort, show, why";
 
 impl Script {
     /// Understands a script. Empty lines, lines that begin with `#`, and what comes after [`EXPECTED`] are no steps.
@@ -305,6 +312,12 @@ fn step(line: &str) -> Result<Does, String> {
             "restart" => Ok(Does::Reconciler(Service::Restart)),
             _ => Err("`reconciler stop`, `start` or `restart`".to_owned()),
         },
+        "lose-database" if rest.is_empty() => Ok(Does::LoseDatabase),
+        "lose-database" => Err("`lose-database`, and nothing more".to_owned()),
+        "recover" if rest.is_empty() || rest == "force" => Ok(Does::Recover {
+            force: rest == "force",
+        }),
+        "recover" => Err("`recover`, or `recover force`".to_owned()),
         "go" => say(Verb::Go),
         "go-again" => say(Verb::GoAgain),
         "hold" => say(Verb::Hold),

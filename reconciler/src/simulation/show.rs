@@ -7,6 +7,7 @@ use meshplan_schemas::ident::NodeId;
 
 use super::script::Show;
 use super::world::{Trouble, World};
+use crate::edge::health::RECOVERING;
 use crate::edge::rollouts::Asking;
 use crate::pure::decide::why::{Why, why as why_delivery, why_node};
 use crate::pure::delivery::{Delivery, Transition};
@@ -148,7 +149,8 @@ pub(super) async fn why(world: &World, which: &str) -> Result<Vec<String>, Troub
     if let Ok(number) = which.parse() {
         let found = delivery(world, number).await?;
         let other = walking.filter(|d| d.commit != found.commit);
-        return Ok(answer(&why_delivery(&found, other, world.now())));
+        let why = why_delivery(&found, other, world.now());
+        return Ok(answer(&meanwhile(world, why)));
     }
     let Some(roster) = world.health.roster() else {
         return Err(Trouble::Step("there is no fleet yet".to_owned()));
@@ -160,7 +162,16 @@ pub(super) async fn why(world: &World, which: &str) -> Result<Vec<String>, Troub
     let node = node.ok_or_else(|| Trouble::Step(format!("there is no machine {which}")))?;
     let node = page::node(node, heard.get(&node.id), connected.contains(&node.id));
     let owing = deliveries.iter().find(|d| d.is_followed_by(which));
-    Ok(answer(&why_node(&node, walking, owing, world.now())))
+    let why = why_node(&node, walking, owing, world.now());
+    Ok(answer(&meanwhile(world, why)))
+}
+
+/// The same while a lost database waits for its machines.
+fn meanwhile(world: &World, why: Why) -> Why {
+    match world.health.trouble(RECOVERING) {
+        Some(words) => why.recovering(words),
+        None => why,
+    }
 }
 
 fn answer(why: &Why) -> Vec<String> {

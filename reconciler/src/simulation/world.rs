@@ -13,9 +13,10 @@ use futures_util::FutureExt as _;
 use jiff::{SignedDuration, Timestamp};
 use meshplan_schemas::declaration::Declaration;
 use meshplan_schemas::digest::Digest;
-use meshplan_schemas::envelope::{Envelope, SoftSigner};
+use meshplan_schemas::envelope::{Envelope, Signer as _, SoftSigner};
 use meshplan_schemas::epoch::Epoch;
-use meshplan_schemas::ident::{FleetName, KeyId, NodeId};
+use meshplan_schemas::ident::{CommitId, FleetName, KeyId, NodeId};
+use meshplan_schemas::key::SigningKey;
 use meshplan_schemas::report::Cause;
 use tempfile::TempDir;
 use tokio::task::JoinHandle;
@@ -24,6 +25,7 @@ use super::fleet::{AUTHOR_SEED, enrolled, made_up};
 use super::forge::{BRANCH, Files, Forge, REPO, Repo, source_tree};
 use super::host::{Host, Probes};
 use super::links::SimLinks;
+use super::recover;
 use super::rollout;
 use super::script::{Does, FleetOf, Service, Step, Which};
 use super::show;
@@ -69,28 +71,32 @@ impl From<StoreError> for Trouble {
 /// The world.
 pub(super) struct World {
     /// None only while the process dies.
-    store: Option<Store>,
+    pub(super) store: Option<Store>,
     pub(super) forge: Forge,
     pub(super) clock: Clock,
     pub(super) health: Arc<Health>,
     pub(super) hosts: BTreeMap<NodeId, Host>,
-    engine: Option<Engine<Repo, SimLinks>>,
+    pub(super) engine: Option<Engine<Repo, SimLinks>>,
     links: SimLinks,
-    reports: Option<(ReportWriter, JoinHandle<()>)>,
-    settings: Option<(Settings, KeyId)>,
+    pub(super) reports: Option<(ReportWriter, JoinHandle<()>)>,
+    pub(super) settings: Option<(Settings, KeyId)>,
     /// When the next pass is due.
     due: Option<Timestamp>,
     /// Orders as hosts can have them.
-    declarations: BTreeMap<NodeId, Declaration>,
-    epochs: BTreeMap<Digest, Epoch>,
-    newest_epoch: Option<Epoch>,
+    pub(super) declarations: BTreeMap<NodeId, Declaration>,
+    pub(super) epochs: BTreeMap<Digest, Epoch>,
+    pub(super) newest_epoch: Option<Epoch>,
     list: SignedList,
     /// How many transitions of each delivery were told.
     told: BTreeMap<String, usize>,
     requests: u32,
     /// How often a pass died, which a failpoint of a test alone makes it do.
     pub(super) died: u32,
-    folder: TempDir,
+    /// The notes of the repository, from when a database was lost.
+    pub(super) notes: BTreeMap<CommitId, String>,
+    /// The numbers that were used before a database was lost, with what bore them.
+    pub(super) spent: BTreeMap<(String, i64, String), String>,
+    pub(super) folder: TempDir,
 }
 
 impl World {
@@ -117,6 +123,8 @@ impl World {
             told: BTreeMap::new(),
             requests: 0,
             died: 0,
+            notes: BTreeMap::new(),
+            spent: BTreeMap::new(),
             folder,
         };
         world.open().await?;
@@ -129,7 +137,7 @@ impl World {
         self.store.as_ref().ok_or_else(closed)
     }
 
-    async fn open(&mut self) -> Result<(), StoreError> {
+    pub(super) async fn open(&mut self) -> Result<(), StoreError> {
         let store = Store::open(&self.folder.path().join("meshplan.db"), self.clock).await?;
         self.reports = Some(ReportWriter::start(store.clone(), Waker::default()));
         self.store = Some(store);
@@ -138,6 +146,13 @@ impl World {
 
     /// The reconciler's process ends: what is not on the disk is gone.
     async fn die(&mut self) -> Result<(), Trouble> {
+        self.end().await;
+        self.open().await?;
+        Ok(())
+    }
+
+    /// Nobody has the database open any more.
+    pub(super) async fn end(&mut self) {
         self.engine = None;
         if let Some((reports, writer)) = self.reports.take() {
             drop(reports);
@@ -147,8 +162,6 @@ impl World {
         if let Some(store) = self.store.take() {
             store.close().await;
         }
-        self.open().await?;
-        Ok(())
     }
 
     pub(super) fn now(&self) -> Timestamp {
@@ -208,6 +221,8 @@ impl World {
                     self.serve()?;
                 }
             }
+            Does::LoseDatabase => recover::lose(self).await?,
+            Does::Recover { force } => return recover::recover(self, *force).await,
             Does::Say { verb, delivery, why } => {
                 let commit = self.forge.numbered(*delivery);
                 let commit = commit.ok_or_else(|| Trouble::Step(format!("there is no commit {delivery}")))?;
@@ -312,7 +327,7 @@ impl World {
     }
 
     /// The reconciler starts.
-    fn serve(&mut self) -> Result<(), Trouble> {
+    pub(super) fn serve(&mut self) -> Result<(), Trouble> {
         let Some((settings, author)) = self.settings.clone() else {
             return Err(Trouble::Step("there is no fleet yet".to_owned()));
         };
@@ -339,6 +354,12 @@ impl World {
         self.links.said().published = true;
         self.wake();
         Ok(())
+    }
+
+    /// The public half of the author's key.
+    pub(super) fn author_key(&self) -> Result<SigningKey, String> {
+        let signer = SoftSigner::new(None, &AUTHOR_SEED).map_err(|e| e.to_string())?;
+        Ok(signer.public())
     }
 
     fn wake(&mut self) {
@@ -391,7 +412,7 @@ impl World {
     }
 
     /// Everybody does what is due now, until nobody has anything left.
-    async fn settle(&mut self, said: &mut Vec<String>) -> Result<(), Trouble> {
+    pub(super) async fn settle(&mut self, said: &mut Vec<String>) -> Result<(), Trouble> {
         for _ in 0..ROUNDS {
             let mut moved = self.pass_if_due().await?;
             moved |= self.hosts_act().await?;
@@ -537,6 +558,9 @@ impl World {
     /// What is true at the end of every script: a further pass over the same world decides nothing.
     pub(super) async fn rest(&mut self) -> Result<String, Trouble> {
         let store = self.store()?.clone();
+        if let Some(twice) = recover::used_twice(self).await? {
+            return Ok(twice);
+        }
         let Some(engine) = &mut self.engine else {
             return Ok("at the end nobody serves".to_owned());
         };

@@ -59,6 +59,26 @@ impl Mirror {
     }
 }
 
+impl Mirror {
+    /// What git knows of these commits; those that are not here are left out.
+    ///
+    /// # Errors
+    /// [`MirrorError::Damaged`].
+    pub fn commits<'c>(
+        &self,
+        commits: impl IntoIterator<Item = &'c CommitId>,
+    ) -> Result<Vec<CommitInfo>, MirrorError> {
+        let odb = self.repo.odb().map_err(|e| self.damaged(&e))?;
+        let mut out = Vec::new();
+        for commit in commits {
+            let id = Oid::from_str(commit.as_str()).ok().filter(|id| odb.exists(*id));
+            let Some(id) = id else { continue };
+            out.push(info(&self.repo.find_commit(id).map_err(|e| self.damaged(&e))?));
+        }
+        Ok(out)
+    }
+}
+
 fn lineage(repo: &Repository, known: Result<Oid, Known>, tip: Oid) -> Result<Lineage, git2::Error> {
     let head = info(&repo.find_commit(tip)?);
     let known = match known {

@@ -7,7 +7,7 @@ use super::cell::{int, json};
 use super::db::{Tx, args};
 use super::journal::{self, SignedBlock};
 use super::orders::{self, SignedOrder};
-use super::{Store, StoreError, events, inbox, kept, rollouts};
+use super::{Store, StoreError, events, inbox, kept, recovery, rollouts};
 use crate::pure::act::{Act, Order};
 use crate::pure::delivery::{Delivery, Transition};
 use crate::pure::snapshot::{Counters, StandingEpoch};
@@ -194,7 +194,7 @@ fn compare(stored: &Counters, expected: &Counters) -> Result<(), StoreError> {
     Ok(())
 }
 
-async fn put_counters(tx: &mut Tx, counters: &Counters) -> Result<(), StoreError> {
+pub(super) async fn put_counters(tx: &mut Tx, counters: &Counters) -> Result<(), StoreError> {
     const SQL: &str = "INSERT INTO counters (name, value, digest) VALUES ($1, $2, $3) \
         ON CONFLICT (name) DO UPDATE SET value = excluded.value, digest = excluded.digest";
     for (name, value) in numbers(counters) {
@@ -302,6 +302,9 @@ async fn put_state(tx: &mut Tx, act: &Act) -> Result<(), StoreError> {
         const FREEZE: &str = "INSERT INTO meta (key, value) VALUES ('freeze', $1) \
             ON CONFLICT (key) DO UPDATE SET value = excluded.value";
         tx.run(FREEZE, args![json(freeze)?]).await?;
+    }
+    if act.recovered {
+        recovery::over(tx).await?;
     }
     for (scope, content) in &act.accepted {
         tx.run(ACCEPT, args![scope.to_string(), json(content)?]).await?;

@@ -6,7 +6,7 @@ use meshplan_schemas::fleet_list::FleetHead;
 use super::cell::cell;
 use super::db::{Tx, args};
 use super::deliveries::Row;
-use super::{Store, StoreError, act};
+use super::{Store, StoreError, act, recovery};
 use crate::pure::snapshot::{Freeze, HeadRef, Snapshot};
 
 /// The lease's term until there is a lease (LK-6).
@@ -38,6 +38,7 @@ impl Store {
         };
         self.deliveries_of(&mut tx, &mut snapshot).await?;
         state(&mut tx, &mut snapshot).await?;
+        snapshot.recovering = recovery::recovering(&mut tx).await?;
         (snapshot.assignments, snapshot.changes) = self.inner.kept.read(&mut tx).await?;
         tx.commit().await?;
         Ok(snapshot)
@@ -72,8 +73,8 @@ impl Store {
         Ok(())
     }
 
-    /// Whether a delivery is not final or still has something to order, a request has no answer, or a node is to be given its
-    /// order once more.
+    /// Whether a delivery is not final or still has something to order, a request has no answer, a node is to be given its
+    /// order once more, or the database is being rebuilt.
     ///
     /// # Errors
     /// [`StoreError`].
@@ -96,7 +97,7 @@ impl Store {
             return Ok(true);
         }
         let aside: Option<(String, i64)> = self.db().row(ASIDE, args![]).await?;
-        Ok(aside.is_some())
+        Ok(aside.is_some() || self.recovering().await?.is_some())
     }
 
     /// The freeze of the fleet as it was last set, whether its time is over or not.

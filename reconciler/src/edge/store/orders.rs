@@ -266,13 +266,27 @@ impl Store {
         Ok(rows.into_iter().map(|(text,)| text).collect())
     }
 
-    /// The record that a session's key opens, current or next, under the newest revision.
+    /// The record of a node under the newest revision.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub async fn newest_leaf_of(&self, node: NodeId) -> Result<Option<StoredLeaf>, StoreError> {
+        const SQL: &str = "SELECT revision, place, node, leaf FROM leaves WHERE node = $1 AND revision = \
+            (SELECT MAX(n) FROM (SELECT MAX(number) AS n FROM orders WHERE kind = 'fleet-list' \
+             UNION ALL SELECT MAX(revision) FROM leaves) AS newest)";
+        let row = self.db().row(SQL, args![node.to_string()]).await?;
+        row.map(leaf).transpose()
+    }
+
+    /// The record that a session's key opens, current or next, under the newest revision. After the database was lost that
+    /// is one whose head nobody has any more: its records are known from the repository.
     ///
     /// # Errors
     /// [`StoreError`].
     pub async fn leaf_by_key(&self, key: &TransportKey) -> Result<Option<StoredLeaf>, StoreError> {
         const SQL: &str = "SELECT revision, place, node, leaf FROM leaves \
-            WHERE revision = (SELECT MAX(number) FROM orders WHERE kind = 'fleet-list') \
+            WHERE revision = (SELECT MAX(n) FROM (SELECT MAX(number) AS n FROM orders WHERE kind = 'fleet-list' \
+             UNION ALL SELECT MAX(revision) FROM leaves) AS newest) \
             AND (transport_key = $1 OR next_transport_key = $1)";
         let row = self.db().row(SQL, args![key.to_string()]).await?;
         row.map(leaf).transpose()

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use meshplan_schemas::digest::Digest;
 use meshplan_schemas::epoch::{Phase, Targeting};
 use meshplan_schemas::fleet_list::{FleetHead, ListSettings};
-use meshplan_schemas::ident::NodeId;
+use meshplan_schemas::ident::{CommitId, NodeId};
 use meshplan_schemas::limits::SCHEMA;
 use meshplan_schemas::merkle;
 
@@ -20,7 +20,9 @@ use crate::pure::journal::HEAD;
 use crate::pure::scope::Scope;
 use crate::pure::snapshot::{ContentRef, StandingEpoch};
 pub(super) use back::{back, back_again};
-use declarations::{Urgency, declare, policy_on};
+use declarations::policy_on;
+pub(super) use declarations::{Urgency, declare};
+pub(super) use epochs::base;
 use epochs::release;
 
 mod back;
@@ -38,6 +40,20 @@ pub(super) fn list(
     let Some(leg) = delivery.legs.iter().find(|leg| leg.scope == Scope::List) else {
         return Ok(Vec::new());
     };
+    let accepted = ContentRef {
+        digest: leg.digest,
+        commit: delivery.commit.clone(),
+    };
+    let facts = sign_head(draft, tree, &delivery.commit);
+    draft.act.accepted.insert(Scope::List, accepted);
+    if let Some(walk) = delivery.walk.as_mut() {
+        walk.revision = draft.counters.revision;
+    }
+    Ok(facts)
+}
+
+/// Signs the list of a tree under the next revision. The facts for the note, as [`list`] says them.
+pub(super) fn sign_head(draft: &mut Draft<'_>, tree: &Composed, commit: &CommitId) -> Vec<(String, String)> {
     draft.counters.revision += 1;
     let before = draft.known.snapshot.head.as_ref();
     let leaves: Vec<merkle::Hash> = tree.leaves.values().map(|listed| listed.hash).collect();
@@ -50,7 +66,7 @@ pub(super) fn list(
         must_understand: Vec::new(),
         revision: draft.counters.revision,
         previous: before.map(|h| h.digest),
-        commit: delivery.commit.clone(),
+        commit: commit.clone(),
         authors: tree.fleet.authors.clone(),
         roots: Vec::new(),
         threshold: tree.fleet.threshold,
@@ -73,23 +89,15 @@ pub(super) fn list(
         },
     };
     let new_trust = before.is_none_or(|b| b.authors != head.authors || b.reconcilers != head.reconcilers);
-    let accepted = ContentRef {
-        digest: leg.digest,
-        commit: delivery.commit.clone(),
-    };
     draft.act.orders.push(Order::Head {
         head,
         leaves: tree.leaves.values().map(|listed| listed.leaf.clone()).collect(),
     });
-    draft.act.accepted.insert(Scope::List, accepted);
-    if let Some(walk) = delivery.walk.as_mut() {
-        walk.revision = draft.counters.revision;
-    }
     let mut facts = vec![("List-Revision".to_owned(), draft.counters.revision.to_string())];
     if new_trust {
         facts.push((HEAD.to_owned(), draft.counters.revision.to_string()));
     }
-    Ok(facts)
+    facts
 }
 
 /// What a stage's machines were sent.

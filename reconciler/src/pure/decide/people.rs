@@ -21,6 +21,7 @@ pub(super) fn answer(draft: &mut Draft<'_>) -> Result<(), DecideError> {
         let answer = match (request.verb, delivery.cloned()) {
             (Verb::Freeze, _) => freeze::freeze(draft, request),
             (Verb::Lift, _) => freeze::lift(draft, request),
+            (Verb::Recover, _) => "refused: nothing is being recovered, so nobody is waited for".to_owned(),
             (_, None) => "refused: there is no such delivery, or it was archived".to_owned(),
             (_, Some(mut delivery)) => {
                 let answer = obey(draft, &mut delivery, request)?;
@@ -126,7 +127,7 @@ fn obey(draft: &mut Draft<'_>, delivery: &mut Delivery, request: &Request) -> Re
             Ok(format!("{} tries the stage once more", delivery.name))
         }
         (Verb::Retry, _) => refused("only a walk that is held has a stage to retry"),
-        (Verb::Freeze | Verb::Lift, _) => refused("that is a word about the whole fleet"),
+        (Verb::Freeze | Verb::Lift | Verb::Recover, _) => refused("that is a word about the whole fleet"),
     }
 }
 

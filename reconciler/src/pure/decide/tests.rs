@@ -12,6 +12,7 @@ mod guards;
 mod host;
 mod model;
 mod proven;
+mod recovering;
 mod reversal;
 mod rewritten;
 mod rollouts;

@@ -14,6 +14,7 @@ use crate::pure::compose::Composed;
 use crate::pure::compose::former::Former;
 use crate::pure::delivery::{Delivery, Inherited};
 use crate::pure::diff::{self, Beside, Diff};
+use crate::pure::recover::OVERRIDDEN;
 use crate::pure::rollout::words;
 use crate::pure::scope::Scope;
 use crate::pure::snapshot::Freeze;
@@ -173,7 +174,7 @@ fn judge_newest(draft: &mut Draft<'_>, delivery: &mut Delivery) -> Result<(), De
 }
 
 /// Takes down what a diff says.
-fn take(delivery: &mut Delivery, tree: &Composed, diff: &Diff) {
+pub(super) fn take(delivery: &mut Delivery, tree: &Composed, diff: &Diff) {
     delivery.legs.clone_from(&diff.legs);
     delivery.left_out.clone_from(&diff.left_out);
     delivery.left_behind = classes::left_behind(tree, &diff.left_behind).into();
@@ -185,7 +186,7 @@ fn take(delivery: &mut Delivery, tree: &Composed, diff: &Diff) {
 }
 
 /// Keeps the content of legs that have another commit's: the walk is not asked to compose it again.
-fn keep_former(draft: &mut Draft<'_>, diff: &Diff) -> Result<(), DecideError> {
+pub(super) fn keep_former(draft: &mut Draft<'_>, diff: &Diff) -> Result<(), DecideError> {
     for (digest, content) in &diff.former {
         draft.keep(*digest, &**content)?;
     }
@@ -310,7 +311,7 @@ fn covers(newer: &Delivery, older: &Delivery) -> bool {
     })
 }
 
-fn differ(
+pub(super) fn differ(
     draft: &Draft<'_>,
     tree: &Composed,
     previous: Option<&Composed>,
@@ -378,7 +379,7 @@ fn hold(
 
 /// The plans that bound what a delivery may do: that of its tree, and that of the tree whose gate was last accepted, the
 /// stricter of the two each time (DL-15).
-fn bounds(draft: &Draft<'_>, delivery: &Delivery, plan: Option<&PlanDoc>) -> Vec<Option<PlanDoc>> {
+pub(super) fn bounds(draft: &Draft<'_>, delivery: &Delivery, plan: Option<&PlanDoc>) -> Vec<Option<PlanDoc>> {
     let accepted = draft.known.snapshot.accepted.get(&Scope::Gate);
     let before = accepted.and_then(|accepted| draft.tree(&accepted.commit));
     let before = before.map(|before| plan_for(&before, &delivery.legs).cloned());
@@ -463,6 +464,8 @@ pub(super) fn begin_on_word(
     classes::begin(delivery, &tree);
     let old = name_old_hosts(draft, delivery, &tree);
     let mut facts = gate_facts(&tree, delivery, plan.as_ref());
+    // What it is cannot be told from the record alone: who reads it back knows that it was another walk.
+    facts.extend((delivery.overrides.as_ref()).map(|_| (OVERRIDDEN.to_owned(), format!("by {actor}"))));
     facts.extend(approvals::facts(draft, delivery));
     facts.extend(signed::fact(draft, delivery));
     facts.extend(rewritten::let_through(delivery));

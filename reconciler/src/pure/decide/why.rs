@@ -8,6 +8,7 @@ use serde::Serialize;
 use super::{classes, walk, windows};
 use crate::pure::delivery::{Delivery, Step};
 use crate::pure::page::NodeView;
+use crate::pure::recover::waiting::COMMAND;
 
 /// The answer to `why`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -24,6 +25,21 @@ pub struct Why {
     pub command: Option<String>,
     /// As of when this is true.
     pub as_of: Timestamp,
+}
+
+impl Why {
+    /// The same while nothing may be signed after the database was lost; `words` say for whom it waits.
+    #[must_use]
+    pub fn recovering(self, words: String) -> Self {
+        Self {
+            waits_for: words,
+            rule: "no number is used twice: the machines say which they have verified (SG-8)".to_owned(),
+            next: "what stands is signed anew, and what walks goes on".to_owned(),
+            deadline: None,
+            command: Some(COMMAND.to_owned()),
+            as_of: self.as_of,
+        }
+    }
 }
 
 /// Explains one delivery. `in_the_way` is another one that walks, where there is one.

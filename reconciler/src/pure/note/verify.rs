@@ -120,26 +120,73 @@ pub fn verify(
     keys: &[(KeyId, SigningKey)],
     newest: Option<&BlockMark>,
 ) -> Vec<NoteProblem> {
-    let mut problems = Vec::new();
-    let mut good: BTreeMap<Digest, (CommitId, SignedBlock)> = BTreeMap::new();
+    let all: Vec<(&CommitId, &str)> = notes
+        .iter()
+        .map(|(commit, note)| (commit, note.as_str()))
+        .collect();
+    prove(&all, keys).problems(newest)
+}
+
+/// Blocks that were looked at one by one.
+#[derive(Debug, Default)]
+pub struct Proven {
+    good: BTreeMap<Digest, (CommitId, SignedBlock)>,
+    problems: Vec<NoteProblem>,
+}
+
+/// Checks the blocks of some notes, each by itself: signature and place. The costly part of [`verify`], which may be done in
+/// parts, side by side.
+#[must_use]
+pub fn prove(notes: &[(&CommitId, &str)], keys: &[(KeyId, SigningKey)]) -> Proven {
+    let mut out = Proven::default();
     for (commit, note) in notes {
         for block in blocks(note) {
-            let here = problems.len();
-            problems.extend(alone(commit, &block, keys));
-            if problems.len() == here {
-                good.entry(block.block.digest())
-                    .or_insert((commit.clone(), block));
+            match alone(commit, &block, keys) {
+                Some(problem) => out.problems.push(problem),
+                None => {
+                    let place = out.good.entry(block.block.digest());
+                    place.or_insert(((*commit).clone(), block));
+                }
             }
         }
     }
-    problems.extend(chain(&good));
-    if let Some(mark) = newest.filter(|mark| !good.contains_key(&mark.digest)) {
-        problems.push(NoteProblem::Cut {
-            number: mark.number,
-            digest: mark.digest,
-        });
+    out
+}
+
+impl Proven {
+    /// Several parts as one.
+    #[must_use]
+    pub fn join(parts: impl IntoIterator<Item = Self>) -> Self {
+        let mut out = Self::default();
+        for part in parts {
+            out.problems.extend(part.problems);
+            for (digest, found) in part.good {
+                out.good.entry(digest).or_insert(found);
+            }
+        }
+        out
     }
-    problems
+
+    /// The rest of [`verify`]: how the blocks follow each other.
+    #[must_use]
+    pub fn problems(&self, newest: Option<&BlockMark>) -> Vec<NoteProblem> {
+        let mut problems = self.problems.clone();
+        problems.extend(chain(&self.good));
+        if let Some(mark) = newest.filter(|mark| !self.good.contains_key(&mark.digest)) {
+            problems.push(NoteProblem::Cut {
+                number: mark.number,
+                digest: mark.digest,
+            });
+        }
+        problems
+    }
+
+    /// The blocks that are good by themselves, by the digest that the next one names.
+    #[must_use]
+    pub fn into_blocks(self) -> BTreeMap<Digest, SignedBlock> {
+        let good = self.good.into_iter();
+        good.map(|(digest, (_, block))| (digest, block)).collect()
+    }
 }
 
 /// What is wrong with a block by itself.

@@ -41,7 +41,7 @@ pub(super) fn module_content(draft: &Draft<'_>, digest: Digest) -> Result<Arc<Mo
 
 /// Whether windows hold an order back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Urgency {
+pub(in crate::pure::decide) enum Urgency {
     /// They do.
     Ordinary,
     /// They do not: a roll-back.
@@ -49,7 +49,7 @@ pub(super) enum Urgency {
 }
 
 /// Signs one declaration for each of these nodes, under one number: the sum of what is assigned. 0 for nobody.
-pub(super) fn declare(
+pub(in crate::pure::decide) fn declare(
     draft: &mut Draft<'_>,
     delivery: &mut Delivery,
     nodes: &BTreeSet<NodeId>,

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use meshplan_schemas::digest::Digest;
 use meshplan_schemas::epoch::{Epoch, InForce, Phase, Targeting};
-use meshplan_schemas::ident::NodeId;
+use meshplan_schemas::ident::{CommitId, DeliveryName, NodeId};
 use meshplan_schemas::limits::{IN_FORCE, SCHEMA};
 
 use super::changed_policy;
@@ -14,6 +14,7 @@ use crate::pure::compose::Composed;
 use crate::pure::decide::DecideError;
 use crate::pure::decide::draft::Draft;
 use crate::pure::delivery::{Delivery, Walk};
+use crate::pure::scope::Scope;
 use crate::pure::snapshot::StandingEpoch;
 
 pub(super) fn release(
@@ -57,6 +58,50 @@ pub(super) fn release(
     sign_epoch(draft, delivery, epoch, tree.policy_digest, in_force)
 }
 
+/// Signs the accepted policy for everyone, with nothing below it: what every host shall run when nobody can say any more which
+/// epochs stand (EP-3). Its number; none where no policy was accepted.
+pub(in crate::pure::decide) fn base(
+    draft: &mut Draft<'_>,
+    tree: &Composed,
+    commit: &CommitId,
+) -> Result<Option<u64>, DecideError> {
+    let Some(digest) = draft
+        .known
+        .snapshot
+        .accepted
+        .get(&Scope::Policy)
+        .map(|c| c.digest)
+    else {
+        return Ok(None);
+    };
+    let text = draft.known.contents.texts.get(&digest);
+    let text = text.ok_or(DecideError::NoContent(digest))?.to_string();
+    let mgmt = &tree.fleet.config_mgmt;
+    let epoch = Epoch {
+        schema: SCHEMA,
+        fleet: draft.known.settings.fleet.clone(),
+        era: draft.known.settings.era,
+        issued_at: draft.now().as_second(),
+        must_understand: Vec::new(),
+        epoch: draft.next_epoch(),
+        author: draft.known.settings.author.clone(),
+        targeting: Targeting::everyone(),
+        min_daemon_version: mgmt.min_daemon_version.clone(),
+        confirm_secs: mgmt.confirm_secs,
+        confirm_probe: None,
+        policy: text,
+        in_force: Vec::new(),
+        watch_until: None,
+        rollout_id: DeliveryName::new(&draft.known.settings.repo, commit).to_string(),
+        phase: Phase::Release,
+        urgent: false,
+        again: Vec::new(),
+        manifest: None,
+        commit: commit.clone(),
+    };
+    stand(draft, epoch, digest, Vec::new()).map(Some)
+}
+
 fn in_force_entry(epoch: &StandingEpoch) -> InForce {
     InForce {
         epoch: epoch.epoch,
@@ -72,6 +117,25 @@ fn sign_epoch(
     policy: Digest,
     below: Vec<StandingEpoch>,
 ) -> Result<u64, DecideError> {
+    let everyone = epoch.targeting == Targeting::everyone();
+    let number = stand(draft, epoch, policy, below)?;
+    if let Some(walk) = delivery.walk.as_mut() {
+        walk.released |= everyone;
+        walk.epoch = number;
+        if walk.first_epoch == 0 {
+            walk.first_epoch = number;
+        }
+    }
+    Ok(number)
+}
+
+/// Orders an epoch: it stands, and these below it.
+fn stand(
+    draft: &mut Draft<'_>,
+    epoch: Epoch,
+    policy: Digest,
+    below: Vec<StandingEpoch>,
+) -> Result<u64, DecideError> {
     let number = epoch.epoch;
     let standing = StandingEpoch {
         epoch: number,
@@ -80,13 +144,6 @@ fn sign_epoch(
         policy,
     };
     draft.epochs = std::iter::once(standing).chain(below).collect();
-    if let Some(walk) = delivery.walk.as_mut() {
-        walk.released |= epoch.targeting == Targeting::everyone();
-        walk.epoch = number;
-        if walk.first_epoch == 0 {
-            walk.first_epoch = number;
-        }
-    }
     draft.act.orders.push(Order::Epoch { epoch });
     Ok(number)
 }

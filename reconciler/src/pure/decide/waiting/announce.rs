@@ -50,10 +50,11 @@ pub(in crate::pure::decide) fn announce(draft: &mut Draft<'_>) -> Result<(), Dec
             left_behind: BTreeMap::new().into(),
             overrides: None,
         };
-        let facts = vec![
+        let mut facts = vec![
             ("Delivery".to_owned(), delivery.name.to_string()),
             ("Subject".to_owned(), new.subject.clone()),
         ];
+        facts.extend(rewritten::announced(&delivery));
         draft.record(Transition {
             commit: new.commit.clone(),
             seq: 0,

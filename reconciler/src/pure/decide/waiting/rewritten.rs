@@ -9,6 +9,16 @@ use meshplan_schemas::document::plan::Rewritten;
 use meshplan_schemas::lifecycle::delivery::{Code, State};
 
 use crate::pure::delivery::Delivery;
+use crate::pure::recover::REWRITTEN;
+
+const SAYS: &str = "what was delivered before is no longer on the branch";
+
+/// The fact of the announcement of a delivery that is marked: a database may be lost before anybody judged it (DL-12).
+pub(super) fn announced(delivery: &Delivery) -> Option<(String, String)> {
+    delivery
+        .rewritten
+        .then(|| (REWRITTEN.to_owned(), SAYS.to_owned()))
+}
 
 /// Whether a delivery is marked, and waits or has failed without anybody having let it through.
 pub(super) fn unanswered(delivery: Option<&Delivery>) -> bool {
@@ -32,6 +42,5 @@ pub(super) fn hold(delivery: &Delivery, bounds: &[Option<PlanDoc>]) -> Option<(C
 
 /// Takes the mark off a delivery whose walk begins; the fact for its note.
 pub(super) fn let_through(delivery: &mut Delivery) -> Option<(String, String)> {
-    let says = "what was delivered before is no longer on the branch";
-    std::mem::take(&mut delivery.rewritten).then(|| ("History-Rewritten".to_owned(), says.to_owned()))
+    std::mem::take(&mut delivery.rewritten).then(|| (REWRITTEN.to_owned(), SAYS.to_owned()))
 }

@@ -17,6 +17,7 @@ use super::story::{self, story};
 use crate::pure::decide::draft::Draft;
 use crate::pure::decide::{DecideError, after_secs, orders};
 use crate::pure::delivery::{Delivery, Leg, MachineRun, Step, TakenLeg, Verdict, VerdictWord};
+use crate::pure::recover::ACCEPTED;
 use crate::pure::scope::Scope;
 
 /// The scopes that a failed machine blames, where they are not all and the plan lets legs end apart.
@@ -168,7 +169,9 @@ pub(super) fn end(draft: &mut Draft<'_>, delivery: &mut Delivery, done: &str) ->
         .tree(&delivery.commit)
         .map_or(60, |tree| tree.fleet.config_mgmt.confirm_secs);
     let deadline = after_secs(draft.now(), ConfigMgmt::return_secs(confirm));
-    let facts = story(delivery);
+    let mut facts = story(delivery);
+    let through = delivery.legs.iter();
+    facts.extend(through.map(|leg| (ACCEPTED.to_owned(), format!("{} {}", leg.scope, leg.digest))));
     let Some(walk) = delivery.walk.as_mut() else {
         return Ok(());
     };

@@ -1,0 +1,270 @@
+//! Rebuilds the database from the repository and its record (DL-12): reads both, asks [`crate::pure::recover`] what they
+//! say, stores it in one transaction. Nothing is signed here, and nothing decided.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use meshplan_schemas::ident::{CommitId, KeyId};
+use meshplan_schemas::key::SigningKey;
+
+use super::health::Health;
+use super::repository::FleetRepo;
+use super::store::act::Cursor;
+use super::store::recovery::{Left, Rebuilt};
+use super::store::{Store, StoreError};
+use crate::pure::compose::Composed;
+use crate::pure::compose::former::Former;
+use crate::pure::decide::{Settings, Tree};
+use crate::pure::news::Commit;
+use crate::pure::note::{self, NoteProblem, Proven, Severity};
+use crate::pure::recover::fill::{self, Filled};
+use crate::pure::recover::waiting::{Awaited, Numbers, Recovering};
+use crate::pure::recover::{self, Record, RecordError};
+use crate::pure::scope::Scope;
+use crate::pure::snapshot::Nodes;
+
+/// So many problems of a record are shown.
+const SHOWN: usize = 5;
+/// Notes that one thread proves at a time.
+const NOTES: usize = 256;
+
+/// Why nothing was rebuilt.
+#[derive(Debug, thiserror::Error)]
+pub enum RecoverError {
+    /// The record does not prove itself.
+    #[error(
+        "the record is not whole, so nothing is rebuilt from it: {}. `meshplan notes verify` shows all. If a clone has the \
+         whole record, push its refs/notes/mesh-plan; a key of an author that no fleet.toml has any more is given with \
+         --key ID=KEY",
+        shown(.0)
+    )]
+    Broken(Vec<NoteProblem>),
+    /// It is whole and cannot be followed.
+    #[error(transparent)]
+    Record(#[from] RecordError),
+    /// A tree that is needed cannot be had.
+    #[error(
+        "the tree of {} in which {scope} was accepted cannot be composed: {why}. Without it nobody can say what the machines \
+         shall run, so nothing is rebuilt. If the repository has that commit no more, push it from a clone, under any branch, \
+         and fetch it into the mirror; if this build is another than the one that delivered it, use that one",
+        commit.short()
+    )]
+    Tree {
+        /// Which.
+        commit: CommitId,
+        /// What was accepted in it.
+        scope: Scope,
+        /// Why.
+        why: String,
+    },
+    /// A value that cannot be digested.
+    #[error("cannot digest what a tree composes to: {0}")]
+    Digest(#[from] serde_json::Error),
+    /// The store.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+fn shown(problems: &[NoteProblem]) -> String {
+    let mut said: Vec<String> = problems.iter().take(SHOWN).map(ToString::to_string).collect();
+    if problems.len() > SHOWN {
+        said.push(format!("and {} more", problems.len() - SHOWN));
+    }
+    said.join("; ")
+}
+
+/// What a database is rebuilt from.
+#[derive(Debug)]
+pub struct Sources<'a> {
+    /// The notes, all of them.
+    pub notes: BTreeMap<CommitId, String>,
+    /// What git says of their commits.
+    pub commits: BTreeMap<CommitId, Commit>,
+    /// Who may have signed.
+    pub keys: Vec<(KeyId, SigningKey)>,
+    /// What is left of a database.
+    pub left: Left,
+    /// Who this reconciler is.
+    pub settings: &'a Settings,
+    /// Who said that nobody is waited for.
+    pub forced: Option<String>,
+    /// The time.
+    pub now: Timestamp,
+}
+
+/// What was rebuilt, for people.
+#[derive(Debug)]
+pub struct Said {
+    /// How many blocks.
+    pub blocks: usize,
+    /// How many deliveries.
+    pub deliveries: usize,
+    /// How many nodes have assignments.
+    pub nodes: usize,
+    /// The deliveries that go on once the machines were heard.
+    pub walks: Vec<String>,
+    /// The highest numbers that are known so far.
+    pub numbers: Numbers,
+    /// Whom it waits for.
+    pub awaited: Vec<Awaited>,
+    /// What it waits for, in a sentence.
+    pub waits: String,
+    /// What could not be rebuilt, a sentence each.
+    pub unknown: Vec<String>,
+}
+
+/// Rebuilds the database: once the store has answered, `serve` goes on from there.
+///
+/// # Errors
+/// [`RecoverError`]; the database is as it was then.
+pub async fn rebuild<R: FleetRepo>(
+    mut sources: Sources<'_>,
+    store: &Store,
+    repository: &mut R,
+) -> Result<Said, RecoverError> {
+    let unwritten = take_left(&mut sources);
+    let proven = prove(&sources.notes, &sources.keys);
+    let mut problems = proven.problems(None);
+    problems.retain(|p| p.severity() == Severity::Alarm);
+    if !problems.is_empty() {
+        return Err(RecoverError::Broken(problems));
+    }
+    let chain = recover::chain(proven.into_blocks());
+    let record = recover::read(&chain, &sources.commits, &sources.settings.repo)?;
+    let health = Health::default();
+    let mut trees: BTreeMap<CommitId, Arc<Composed>> = BTreeMap::new();
+    for (commit, scope) in fill::needed(&record) {
+        let tree = repository.tree(&commit, &health).await;
+        let why = match tree {
+            Some(Tree::Composed(tree)) => {
+                trees.insert(commit, tree);
+                continue;
+            }
+            Some(Tree::Invalid(why) | Tree::Gone(why)) => why,
+            None => health.troubles().join("; "),
+        };
+        return Err(RecoverError::Tree { commit, scope, why });
+    }
+    let mut formers = Former::new();
+    if let Some(list) = record.accepted.get(&Scope::List) {
+        for (module, wanted) in fill::wanted(&record, &trees) {
+            let former = repository.former(&list.commit, &module, &wanted, &health).await;
+            formers.extend(former.unwrap_or_default());
+        }
+    }
+    let mut filled = fill::fill(&record, &trees, &formers)?;
+    filled.unknown.extend(unknown(&record, &sources));
+    let recovering = Recovering {
+        since: sources.now,
+        // Looks are counted one by one: no reconciler has asked so many.
+        look: u64::try_from(sources.now.as_millisecond()).unwrap_or(0),
+        blocks: record.blocks.len() as u64,
+        numbers: Numbers::from(&record.numbers).max(Numbers::from(&sources.left.counters)),
+        forced: sources.forced.clone(),
+        partial: filled.partial.clone(),
+        walks: record.walks.clone(),
+    };
+    let cursor = record.deliveries.last().map(|newest| Cursor {
+        repo: sources.settings.repo.clone(),
+        branch: sources.settings.branch.clone(),
+        commit: newest.commit.clone(),
+    });
+    store
+        .rebuild(&Rebuilt {
+            record: &record,
+            filled: &filled,
+            cursor,
+            unwritten: &unwritten,
+            recovering: &recovering,
+        })
+        .await?;
+    Ok(say(&record, filled, &recovering, &trees))
+}
+
+/// Takes the blocks of a database that was left into the notes; the numbers of those that stand in none.
+fn take_left(sources: &mut Sources<'_>) -> BTreeSet<u64> {
+    let mut unwritten = BTreeSet::new();
+    for (commit, block) in std::mem::take(&mut sources.left.blocks) {
+        let text = sources.notes.entry(commit).or_default();
+        if let Some(longer) = note::append(text, &block) {
+            unwritten.extend(note::blocks(&block).into_iter().map(|b| b.block.number));
+            *text = longer;
+        }
+    }
+    unwritten
+}
+
+/// Proves the record, on as many threads as there are processors: ten thousand signatures are a second's work for one.
+fn prove(notes: &BTreeMap<CommitId, String>, keys: &[(KeyId, SigningKey)]) -> Proven {
+    let all: Vec<(&CommitId, &str)> = notes
+        .iter()
+        .map(|(commit, text)| (commit, text.as_str()))
+        .collect();
+    let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let share = all.len().div_ceil(threads).max(NOTES);
+    let proven = std::thread::scope(|scope| {
+        let work: Vec<_> = all
+            .chunks(share)
+            .map(|some| scope.spawn(move || note::prove(some, keys)))
+            .collect();
+        let done: Option<Vec<_>> = work.into_iter().map(|w| w.join().ok()).collect();
+        // A thread that ended early has proven nothing: all of it once more, here.
+        done.unwrap_or_else(|| vec![note::prove(&all, keys)])
+    });
+    Proven::join(proven)
+}
+
+fn unknown(record: &Record, sources: &Sources<'_>) -> Vec<String> {
+    let mut out = Vec::new();
+    let gone = record
+        .deliveries
+        .iter()
+        .filter(|d| !sources.commits.contains_key(&d.commit));
+    let gone = gone.count();
+    if gone > 0 {
+        out.push(format!(
+            "{gone} commits are in the record and not in the repository any more: their authors are not known"
+        ));
+    }
+    if sources.left.deliveries == 0 {
+        out.push(
+            "stages of deliveries that are over, reviews, invitations that were not used, and the timelines of rollouts are \
+             not in the record: the story of each delivery is"
+                .to_owned(),
+        );
+    }
+    out
+}
+
+fn say(
+    record: &Record,
+    filled: Filled,
+    recovering: &Recovering,
+    trees: &BTreeMap<CommitId, Arc<Composed>>,
+) -> Said {
+    let list = record
+        .accepted
+        .get(&Scope::List)
+        .and_then(|c| trees.get(&c.commit));
+    let nobody = Nodes::new();
+    let awaited = match (list, &recovering.forced) {
+        (Some(list), None) => recovering.awaited(list, &nobody),
+        _ => Vec::new(),
+    };
+    let nodes: BTreeSet<_> = filled.assignments.keys().map(|(node, _)| *node).collect();
+    let walks = record
+        .deliveries
+        .iter()
+        .filter(|d| record.walks.contains_key(&d.commit));
+    Said {
+        blocks: record.blocks.len(),
+        deliveries: record.deliveries.len(),
+        nodes: nodes.len(),
+        walks: walks.map(|d| format!("{} ({})", d.name, d.state)).collect(),
+        numbers: recovering.numbers,
+        waits: recovering.words(&awaited),
+        awaited,
+        unknown: filled.unknown,
+    }
+}

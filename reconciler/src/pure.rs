@@ -28,6 +28,7 @@ pub mod preview;
 pub mod rollout;
 pub mod scope;
 pub mod secret_digest;
+pub mod secrets;
 pub mod shared;
 pub mod snapshot;
 pub mod source_tree;

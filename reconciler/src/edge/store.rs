@@ -88,6 +88,11 @@ const SQLITE_MIGRATIONS: &[(i64, &str, &str)] = &[
         include_str!("../../migrations/sqlite/0005_reviews.sql"),
     ),
     (6, "parts", include_str!("../../migrations/sqlite/0006_parts.sql")),
+    (
+        7,
+        "secret values",
+        include_str!("../../migrations/sqlite/0007_secret_values.sql"),
+    ),
 ];
 
 /// The store. Cheap to clone; all clones are one.

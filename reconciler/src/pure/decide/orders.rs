@@ -20,7 +20,7 @@ use crate::pure::journal::HEAD;
 use crate::pure::scope::Scope;
 use crate::pure::snapshot::{ContentRef, StandingEpoch};
 pub(super) use back::{back, back_again};
-use declarations::{Urgency, declare, policy_on};
+use declarations::{Urgency, declare, module_content, policy_on};
 use epochs::release;
 
 mod back;
@@ -85,11 +85,36 @@ pub(super) fn list(
     if let Some(walk) = delivery.walk.as_mut() {
         walk.revision = draft.counters.revision;
     }
+    let moved = sealed_to_another_key(draft, tree)?;
+    declare(draft, delivery, &moved, Urgency::Ordinary)?;
     let mut facts = vec![("List-Revision".to_owned(), draft.counters.revision.to_string())];
     if new_trust {
         facts.push((HEAD.to_owned(), draft.counters.revision.to_string()));
     }
     Ok(facts)
+}
+
+/// The nodes whose transport key the list changes and to which values of secrets are sealed: they get what they have
+/// under the next sequence, sealed to the new key (FR-9).
+fn sealed_to_another_key(draft: &Draft<'_>, tree: &Composed) -> Result<BTreeSet<NodeId>, DecideError> {
+    let accepted = draft.known.snapshot.accepted.get(&Scope::List);
+    let Some(before) = accepted.and_then(|accepted| draft.tree(&accepted.commit)) else {
+        return Ok(BTreeSet::new());
+    };
+    let key = |tree: &Composed, id| tree.leaves.get(id).map(|listed| listed.leaf.transport_key);
+    let mut moved = BTreeSet::new();
+    for id in tree.leaves.keys() {
+        let former = key(&before, id);
+        if former.is_none() || former == key(tree, id) {
+            continue;
+        }
+        for content in draft.modules_on(*id).values() {
+            if !module_content(draft, content.digest)?.secrets.is_empty() {
+                moved.insert(*id);
+            }
+        }
+    }
+    Ok(moved)
 }
 
 /// What a stage's machines were sent.
@@ -236,7 +261,7 @@ pub(super) fn after<'l>(
             Scope::Module(_) if leg.from.is_some() => change.after,
             Scope::Module(module) => match tree.nodes.get(id).and_then(|n| n.modules.get(module)) {
                 Some((digest, content)) => {
-                    draft.keep(*digest, &**content)?;
+                    draft.keep_module(*digest, content)?;
                     Some(*digest)
                 }
                 None => None,

@@ -14,6 +14,7 @@ mod proven;
 mod reversal;
 mod rewritten;
 mod rollouts;
+mod secrets;
 mod sizes;
 mod stories;
 mod traps;

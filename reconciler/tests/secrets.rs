@@ -257,6 +257,8 @@ fn an_error_of_a_template_that_has_called_secret_names_the_place_and_no_value() 
         "{{ [][secret(\"db\")|string] }}{{ nothing }}",
         "{{ (secret(\"db\")|upper)|float }}",
         "{{ {}[secret(\"db\")~''].x }}",
+        // The engine quotes the name of a template that is not there.
+        "{% include secret(\"db\") ~ \"\" %}",
     ] {
         let said = said(template);
         assert!(!said.to_lowercase().contains("hunter2"), "{template}: {said}");

@@ -44,6 +44,16 @@ pub enum AgeFileError {
         /// Which.
         path: PathBuf,
     },
+    /// Others may read it.
+    #[error(
+        "{path} has mode {mode:04o}: others may read what opens every secret of the fleet; run `chmod 0600 {path}`, and change the secrets if others were on this machine"
+    )]
+    Mode {
+        /// Which.
+        path: PathBuf,
+        /// Its permission bits.
+        mode: u32,
+    },
     /// The age crate would not encrypt.
     #[error("the secret cannot be encrypted: {0}")]
     Encrypt(String),

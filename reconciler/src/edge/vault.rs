@@ -4,6 +4,7 @@
 //! in memory only. At rest they are age files to this reconciler's own identity, whatever they came from.
 
 use std::collections::HashMap;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
@@ -49,10 +50,14 @@ impl Vault {
     /// secret is needed.
     ///
     /// # Errors
-    /// The file is there and cannot be read.
+    /// The file is there and cannot be read, or others may read it.
     pub fn beside(keys: &Path) -> Result<Self, AgeFileError> {
         let path = identity_path(keys);
-        if path.exists() {
+        if let Ok(found) = std::fs::metadata(&path) {
+            let mode = found.permissions().mode() & 0o7777;
+            if mode & 0o077 != 0 {
+                return Err(AgeFileError::Mode { path, mode });
+            }
             return AgeIdentity::read(&path).map(Self::of);
         }
         let why = format!(
@@ -147,5 +152,22 @@ mod tests {
         let vault = Vault::beside(&folder.path().join("keys.json")).unwrap();
         let file = AgeIdentity::generate().recipient().seal(b"x").unwrap();
         assert!(vault.open(&file).unwrap_err().contains("has no age identity"));
+    }
+
+    // holds: FR-9
+    #[test]
+    fn an_identity_that_others_may_read_is_not_used() {
+        let folder = tempfile::tempdir().unwrap();
+        let keys = folder.path().join("keys.json");
+        let path = identity_path(&keys);
+        std::fs::write(&path, AgeIdentity::generate().file_text().as_bytes()).unwrap();
+        for (mode, used) in [(0o600, true), (0o640, false), (0o604, false)] {
+            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
+            let vault = Vault::beside(&keys);
+            assert_eq!(vault.is_ok(), used, "{mode:o}");
+            if let Err(why) = vault {
+                assert!(why.to_string().contains("chmod 0600"), "{why}");
+            }
+        }
     }
 }

@@ -20,4 +20,6 @@ pub mod observe;
 pub mod orders;
 pub mod probe_run;
 pub mod reporter;
+pub mod scrub;
+pub mod sealed;
 pub mod window;

@@ -10,6 +10,7 @@ pub mod probe;
 
 use meshplan_schemas::digest::Digest;
 use meshplan_schemas::resource::{Ask, Kind, Probe};
+use zeroize::Zeroizing;
 
 use crate::edge::accounts::Accounts;
 use crate::edge::disk::{Disk, DiskError};
@@ -18,6 +19,9 @@ use crate::pure::inverse::UndoAct;
 use crate::pure::observed::Observed;
 use crate::pure::record::Thing;
 use crate::pure::target_path::TargetPath;
+
+/// The value of a sealed content, or why it does not open and what to do.
+pub type Opened = Result<Zeroizing<Vec<u8>>, String>;
 
 /// Why a resource is not asked for properly.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -74,13 +78,13 @@ fn meta_words(wanted: (u32, crate::edge::disk::Owner), found: (u32, u32, u32)) -
 }
 
 impl Wanted {
-    /// Whether it is asked for properly.
+    /// Whether it is asked for properly; `opened` is the value of its sealed content.
     ///
     /// # Errors
     /// [`Invalid`].
-    pub fn validate(kind: &Kind, accounts: &Accounts) -> Result<Self, Invalid> {
+    pub fn validate(kind: &Kind, accounts: &Accounts, opened: Option<&Opened>) -> Result<Self, Invalid> {
         match kind {
-            Kind::File(spec) => file::validate(spec, accounts).map(Self::File),
+            Kind::File(spec) => file::validate(spec, accounts, opened).map(Self::File),
             Kind::Directory(spec) => directory::validate(spec, accounts).map(Self::Directory),
             Kind::Link(spec) => link::validate(spec).map(Self::Link),
             Kind::Probe(Probe {

@@ -18,6 +18,8 @@ mod killed;
 mod memory;
 #[path = "machine/real.rs"]
 mod real;
+#[path = "machine/sealed.rs"]
+mod sealed;
 #[path = "machine/trouble.rs"]
 mod trouble;
 #[path = "machine/world.rs"]

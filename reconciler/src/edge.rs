@@ -27,5 +27,6 @@ pub mod signer;
 pub mod status_page;
 pub mod store;
 pub mod tree_reader;
+pub mod vault;
 pub mod webhook;
 pub mod worktree;

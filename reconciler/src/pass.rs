@@ -25,10 +25,12 @@ use crate::edge::health::{Health, RECOVERING};
 use crate::edge::mesh::{Links, Mesh};
 use crate::edge::repository::{FleetRepo, News, Repository};
 use crate::edge::rollouts::{Asking, Moved, PutAway};
-use crate::edge::store::act::Changed;
+use crate::edge::store::act::{Changed, Signed};
 use crate::edge::store::orders::OrderKind;
 use crate::edge::store::{Store, StoreError};
+use crate::edge::vault::Vault;
 use crate::pure::act::Act;
+use crate::pure::compose::Composed;
 use crate::pure::compose::former::Former;
 use crate::pure::decide::{Contents, DecideError, Known, Settings, Tree, bases, decide};
 use crate::pure::delivery::Delivery;
@@ -40,6 +42,7 @@ use crate::pure::scope::Scope;
 use crate::pure::signatures::Brought;
 use crate::pure::snapshot::{Assignment, Snapshot};
 
+mod sealing;
 mod signing;
 
 /// The term of the lease: 1 until there is more than one reconciler (LK-6).
@@ -81,6 +84,9 @@ pub enum PassError {
     /// Nothing could be decided: our own fault.
     #[error("cannot decide")]
     Decide(#[from] DecideError),
+    /// A value cannot be encrypted for the store.
+    #[error("a secret cannot be kept: {0}")]
+    Close(String),
     /// The signer did not sign.
     #[error(transparent)]
     Sign(#[from] SignError),
@@ -105,6 +111,8 @@ pub struct Engine<R = Repository, L = Mesh> {
     pub mesh: L,
     /// Who signs.
     pub signers: Signers,
+    /// Who opens secrets.
+    pub vault: Arc<Vault>,
     /// Who we are.
     pub settings: Settings,
     /// The time.
@@ -312,10 +320,17 @@ impl<R: FleetRepo, L: Links> Engine<R, L> {
                 trees.insert(commit, tree);
             }
         }
-        // Where the gate is another, what stood before decides too (DL-15).
-        if let Some(accepted) = snapshot.accepted.get(&Scope::Gate) {
-            let other =
-                |tree: &Tree| matches!(tree, Tree::Composed(tree) if tree.gate_digest != accepted.digest);
+        // Where the gate is another, what stood before decides too (DL-15); where the list is, it tells whose key changes.
+        type Of = fn(&Composed) -> Digest;
+        let beside: [(Scope, Of); 2] = [
+            (Scope::Gate, |tree| tree.gate_digest),
+            (Scope::List, |tree| tree.list_digest),
+        ];
+        for (scope, of) in beside {
+            let Some(accepted) = snapshot.accepted.get(&scope) else {
+                continue;
+            };
+            let other = |tree: &Tree| matches!(tree, Tree::Composed(tree) if of(tree) != accepted.digest);
             let commit = &accepted.commit;
             if !trees.contains_key(commit)
                 && trees.values().any(other)
@@ -487,7 +502,11 @@ impl<R: FleetRepo, L: Links> Engine<R, L> {
 
     /// Signs, stores in one transaction, publishes.
     async fn carry_out(&mut self, act: &mut Act, news: &News) -> Result<(), PassError> {
-        let signed = self.signers.sign(act)?;
+        let values = self.seal_values(act).await?;
+        let signed = Signed {
+            values,
+            ..self.signers.sign(act)?
+        };
         fail::fail_point!("pass-before-store");
         let changed = self
             .store

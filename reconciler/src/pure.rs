@@ -31,6 +31,7 @@ pub mod roll_call;
 pub mod rollout;
 pub mod scope;
 pub mod secret_digest;
+pub mod secrets;
 pub mod shared;
 pub mod signatures;
 pub mod snapshot;

@@ -26,6 +26,7 @@ fn init_in(dir: &Path) -> Exit {
 fn checked(dir: &Path) -> (Exit, String) {
     let mut out = Vec::new();
     let args = check::Args {
+        identity: None,
         dir: dir.to_owned(),
         commit: None,
         format: check::Format::Human,
@@ -215,6 +216,7 @@ fn a_commit_is_read_from_its_objects_and_not_from_the_folder() {
     let check = |commit: &str| {
         let mut out = Vec::new();
         let args = check::Args {
+            identity: None,
             dir: dir.path().to_owned(),
             commit: Some(commit.to_owned()),
             format: check::Format::Human,
@@ -235,6 +237,7 @@ fn a_commit_is_read_from_its_objects_and_not_from_the_folder() {
         "this is a submodule where files are expected"
     );
     let missing = check::Args {
+        identity: None,
         dir: dir.path().to_owned(),
         commit: Some("nowhere".to_owned()),
         format: check::Format::Human,

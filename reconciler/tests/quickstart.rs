@@ -31,7 +31,7 @@ fn rendered(composed: &Composed, node: &str, resource: &str) -> String {
     match found.read().unwrap() {
         Kind::File(file) => match file.content {
             Content::Text(text) => text,
-            Content::Base64(_) => panic!("binary"),
+            Content::Base64(_) | Content::Sealed(_) => panic!("no text"),
         },
         other => panic!("{other:?} is no file"),
     }
@@ -84,6 +84,7 @@ fn the_same_tree_composes_to_the_same_bytes() {
 #[test]
 fn check_says_what_composed() {
     let args = check::Args {
+        identity: None,
         dir: quickstart(),
         commit: None,
         format: check::Format::Human,

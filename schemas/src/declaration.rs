@@ -1,5 +1,7 @@
 //! The declaration: the signed, sequenced list of resources that one node shall have (SG-4).
 
+use std::collections::BTreeMap;
+
 use schemars::JsonSchema;
 use semver::Version;
 use serde::{Deserialize, Serialize};
@@ -8,6 +10,7 @@ use crate::digest::Digest;
 use crate::envelope::Payload;
 use crate::ident::{CommitId, FleetName, ModuleName, NodeId, ResourceId, ResourceName, RoleName};
 use crate::resource::Resource;
+use crate::sealed::SealedValue;
 
 /// What a declaration carries.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -46,9 +49,9 @@ pub struct Declaration {
     /// Artifacts by digest (HK-15).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub artifacts: Vec<serde_json::Value>,
-    /// Secrets sealed to the node (FR-9).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub sealed: Option<serde_json::Value>,
+    /// Values of secrets, sealed to the node (FR-9); resources name them by their digests.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub sealed: Vec<SealedValue>,
     /// How long applying may take, in seconds (HR-13).
     pub apply_secs: u32,
     /// The commit-confirm window, in seconds.
@@ -129,6 +132,10 @@ pub struct ModuleContent {
     /// See [`ModuleEntry::requires`].
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub requires: Vec<String>,
+    /// The secrets that it was made of: `<name>` of the fleet's, `<module>/<name>` of its own, with the content digest of
+    /// the value (FR-9).
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub secrets: BTreeMap<String, Digest>,
     /// Its resources in order.
     pub resources: Vec<Resource>,
 }

@@ -16,6 +16,7 @@
 //! | [`maintenance`] | whether a maintenance window is open, and when that changes | 01 FR-7, 03 DL-17 |
 //! | [`envelope`] | DSSE: the signed wrapper of every order | 02 SG-1 |
 //! | [`epoch`] [`fleet_list`] [`declaration`] [`timestamp`] [`report`] | the payloads | 02, 06 HR-11 |
+//! | [`sealed`] | values that one node can open | 02 SG-4 |
 //! | [`merkle`] | the tree whose root the fleet list signs | 02 SG-3 |
 //! | [`judge`] | takes an order or says every reason why not | 02 SG-5 |
 //! | [`lifecycle`] | states and codes of a delivery, states of an epoch on a node | 03 DL-2, 04 EP-1 |
@@ -41,6 +42,7 @@ pub mod merkle;
 pub mod policy;
 pub mod report;
 pub mod resource;
+pub mod sealed;
 pub mod session;
 pub mod timestamp;
 pub mod wire;

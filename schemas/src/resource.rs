@@ -7,6 +7,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::digest::Digest;
 use crate::ident::{ResourceId, ResourceName};
 
 pub mod accounts;
@@ -32,9 +33,20 @@ pub struct Resource {
     /// Why it cannot be undone, where somebody says so (HR-5).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub not_reversible: Option<String>,
+    /// Values of secrets that its sealed content was made of, by their content digests: sealed beside it, so that the
+    /// host can keep them out of what it says (HR-11).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub hides: Vec<Digest>,
 }
 
 impl Resource {
+    /// The sealed value that is its content; none where its fields say all.
+    #[must_use]
+    pub fn sealed(&self) -> Option<Digest> {
+        let digest = self.spec.get("content")?.get("sealed")?.as_str()?;
+        (self.kind == "file").then(|| digest.parse().ok()).flatten()
+    }
+
     /// What it has on the machine that only one resource may have: its path, or its kind and name.
     #[must_use]
     pub fn place(&self) -> String {
@@ -186,6 +198,7 @@ impl Kind {
             spec,
             forward_only: None,
             not_reversible: None,
+            hides: Vec::new(),
         })
     }
 
@@ -256,7 +269,7 @@ pub struct File {
     pub validate: Option<String>,
 }
 
-/// Bytes of a file: text where they are UTF-8, else base64.
+/// Bytes of a file: text where they are UTF-8, else base64; or a secret, which stands elsewhere.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Content {
@@ -264,6 +277,19 @@ pub enum Content {
     Text(String),
     /// Standard base64.
     Base64(String),
+    /// The value with this content digest, which the declaration carries sealed to its node (FR-9).
+    Sealed(Digest),
+}
+
+/// Why a content has no bytes.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ContentError {
+    /// Bad base64.
+    #[error("the content is not base64: {0}")]
+    Base64(#[from] data_encoding::DecodeError),
+    /// They are sealed to a node.
+    #[error("the content is a sealed value")]
+    Sealed,
 }
 
 impl Content {
@@ -278,11 +304,12 @@ impl Content {
     /// The bytes.
     ///
     /// # Errors
-    /// Bad base64.
-    pub fn bytes(&self) -> Result<Vec<u8>, data_encoding::DecodeError> {
+    /// [`ContentError`].
+    pub fn bytes(&self) -> Result<Vec<u8>, ContentError> {
         match self {
             Self::Text(text) => Ok(text.clone().into_bytes()),
-            Self::Base64(text) => data_encoding::BASE64.decode(text.as_bytes()),
+            Self::Base64(text) => Ok(data_encoding::BASE64.decode(text.as_bytes())?),
+            Self::Sealed(_) => Err(ContentError::Sealed),
         }
     }
 }

@@ -7,6 +7,7 @@ use super::{Failure, Place};
 use crate::edge::agent::{RunError, Setup, Until, machine_setup};
 use crate::edge::boot;
 use crate::edge::disk::{Disk, RealDisk};
+use crate::edge::identity::Identity;
 use crate::edge::link::Membership;
 use crate::edge::machine::Machine;
 use crate::edge::marks::{self, Held, MarksFile};
@@ -82,7 +83,12 @@ pub(super) fn look(place: &Place) -> Result<Look, Failure> {
 /// The machine, to look only.
 pub(super) fn machine(place: &Place) -> Result<Machine, Failure> {
     let boot_id = boot::boot_id().unwrap_or_default();
-    machine_setup(&setup(place, Until::Rest), &boot_id)
+    let mut machine = machine_setup(&setup(place, Until::Rest), &boot_id)
         .and_then(|setup| Ok(Machine::look(setup)?))
-        .map_err(failed)
+        .map_err(failed)?;
+    // Without the keys what is sealed to them is said to be so.
+    if let Ok(identity) = Identity::load(&place.state_dir()) {
+        machine.tell_keys(vec![identity.transport]);
+    }
+    Ok(machine)
 }

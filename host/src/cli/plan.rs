@@ -1,5 +1,6 @@
 //! `plan` and `diff`: what the newest declaration would change on this machine. Both change nothing.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use meshplan_schemas::declaration::Declaration;
@@ -12,6 +13,7 @@ use super::look::{failed, look, machine};
 use super::words::would;
 use super::{Answer, Failure, Place};
 use crate::edge::disk::{Disk, RealDisk};
+use crate::pure::orders::Orders;
 use crate::pure::target_path::TargetPath;
 
 pub(super) fn plan(place: &Place) -> Result<Answer, Failure> {
@@ -57,7 +59,9 @@ pub(super) fn plan(place: &Place) -> Result<Answer, Failure> {
 }
 
 pub(super) fn diff(place: &Place) -> Result<Answer, Failure> {
-    let Some(declaration) = newest(place)? else {
+    let orders = look(place)?.orders;
+    let secret = secret_paths(&orders);
+    let Some(declaration) = orders.declaration.or(orders.confirmed).map(|kept| kept.payload) else {
         return Ok(nothing());
     };
     let root = RealDisk::open(&place.root).map_err(|e| failed(e.into()))?;
@@ -67,6 +71,12 @@ pub(super) fn diff(place: &Place) -> Result<Answer, Failure> {
         let Ok(Kind::File(file)) = resource.read() else {
             continue;
         };
+        if secret.contains(&file.path) {
+            // Writing to a text does not fail.
+            let _written = writeln!(words, "{} ({}): a secret, not shown", file.path, resource.name);
+            listed.push(json!({ "name": resource.name, "path": file.path, "why": "a secret, not shown" }));
+            continue;
+        }
         let Ok(declared) = file.content.bytes() else {
             continue;
         };
@@ -111,6 +121,16 @@ fn nothing() -> Answer {
         words: "nothing is declared for this machine yet\n".to_owned(),
         json: json!({ "sequence": null }),
     }
+}
+
+/// Where secrets stand, or may stand still: what any order that is kept has sealed.
+fn secret_paths(orders: &Orders) -> BTreeSet<String> {
+    let kept = [&orders.declaration, &orders.trying, &orders.confirmed].into_iter();
+    let resources = kept.flatten().flat_map(|kept| &kept.payload.resources);
+    let sealed = resources.filter(|resource| resource.sealed().is_some());
+    sealed
+        .filter_map(|resource| Some(resource.spec.get("path")?.as_str()?.to_owned()))
+        .collect()
 }
 
 /// The bytes at a path; none when nothing is there.

@@ -11,6 +11,9 @@ use meshplan_schemas::limits::COMMAND_OUTPUT_BYTES;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 use tokio::io::{AsyncRead, AsyncReadExt as _};
 use tokio::process::Child;
+use zeroize::Zeroizing;
+
+use super::scrub;
 
 /// How long what a command left behind may hold its output open after its own end.
 const TAIL: Duration = Duration::from_millis(500);
@@ -31,7 +34,7 @@ pub struct Command<'a> {
 pub struct Ended {
     /// How.
     pub how: How,
-    /// Standard output, then standard error, each cut to its last bytes.
+    /// Standard output, then standard error, each cut to its last bytes, without the values of secrets (HR-11).
     pub said: String,
 }
 
@@ -119,7 +122,7 @@ pub async fn run(command: Command<'_>) -> Ended {
     }
     let (out, err) = match tokio::time::timeout(TAIL, said).await {
         Ok(Ok(said)) => said,
-        Ok(Err(_)) | Err(_) => (Vec::new(), Vec::new()),
+        Ok(Err(_)) | Err(_) => Default::default(),
     };
     if how == How::TimedOut {
         // Reaped here, so that no dead child is left.
@@ -127,7 +130,7 @@ pub async fn run(command: Command<'_>) -> Ended {
     }
     let text = [out, err]
         .iter()
-        .map(|bytes| String::from_utf8_lossy(bytes).trim().to_owned())
+        .map(|bytes| scrub::scrubbed(String::from_utf8_lossy(bytes).trim().to_owned()))
         .filter(|text| !text.is_empty())
         .collect::<Vec<_>>()
         .join("\n");
@@ -156,17 +159,25 @@ fn start(command: Command<'_>) -> Result<Child, String> {
         .map_err(|e| format!("{program}: {e}"))
 }
 
-/// The last bytes of a stream; all of it is read, so that the command is never stopped by a full pipe.
-async fn tail(stream: Option<impl AsyncRead + Unpin>) -> Vec<u8> {
+/// The last bytes of a stream; all of it is read, so that the command is never stopped by a full pipe. Where it was cut
+/// and there are secrets, the first line goes as well: it may begin in the midst of one.
+async fn tail(stream: Option<impl AsyncRead + Unpin>) -> Zeroizing<Vec<u8>> {
+    let mut kept = Zeroizing::new(Vec::new());
     let Some(mut stream) = stream else {
-        return Vec::new();
+        return kept;
     };
-    let mut kept = Vec::new();
+    let mut is_cut = false;
     let mut piece = [0; 4096];
     while let Ok(len @ 1..) = stream.read(&mut piece).await {
         kept.extend_from_slice(&piece[..len]);
         let over = kept.len().saturating_sub(COMMAND_OUTPUT_BYTES);
         kept.drain(..over);
+        is_cut |= over > 0;
+    }
+    if is_cut && scrub::hides_any() {
+        let line = kept.iter().position(|byte| *byte == b'\n');
+        let cut = line.map_or(kept.len(), |end| end + 1);
+        kept.drain(..cut);
     }
     kept
 }
@@ -265,6 +276,23 @@ mod tests {
         assert!(matches!(ended.how, How::NotStarted(why) if why.contains("/nonexistent/program")));
         let signalled = shell("kill -9 $$", LONG).await;
         assert_eq!(signalled.how, How::Signalled(9));
+    }
+
+    // holds: HR-11
+    #[tokio::test]
+    async fn what_a_command_says_of_a_secret_is_taken_out_also_where_its_output_is_cut() {
+        scrub::hide(b"cmd-hunter-4711");
+        let ended = shell("echo key is cmd-hunter-4711", LONG).await;
+        assert_eq!(ended.said, "key is [secret]");
+        // The cut falls into the midst of one of many.
+        let flood = "yes cmd-hunter-4711 | head -c 1000005; echo; echo the end";
+        let ended = shell(flood, LONG).await;
+        assert!(ended.said.ends_with("the end"));
+        assert!(
+            !ended.said.contains("unter-4711"),
+            "{}",
+            ended.said.get(..80).unwrap_or_default()
+        );
     }
 
     #[test]

@@ -28,6 +28,7 @@ use std::sync::Arc;
 
 use meshplan_schemas::ident::ResourceName;
 use meshplan_schemas::report::{Outcome, ResourceLine};
+use meshplan_schemas::session::LinkSecret;
 
 use super::disk::{Disk, DiskError};
 pub use super::ledger::LedgerState;
@@ -209,6 +210,8 @@ pub struct Machine {
     time: Option<Time>,
     /// What the machine can do (HR-10).
     abilities: Vec<String>,
+    /// This machine's transport keys, the newest first: they open what is sealed to it (FR-9).
+    keys: Vec<LinkSecret>,
     /// When drift of a resource was put right, unix seconds (HR-17).
     repairs: BTreeMap<ResourceName, Vec<i64>>,
 }
@@ -228,6 +231,11 @@ impl Machine {
     /// By what a module that requires something is taken or refused (HR-10).
     pub fn tell_abilities(&mut self, abilities: Vec<String>) {
         self.abilities = abilities;
+    }
+
+    /// With what sealed values are opened (FR-9): the newest key first.
+    pub fn tell_keys(&mut self, keys: Vec<LinkSecret>) {
+        self.keys = keys;
     }
 
     /// Why an apply goes on no longer, once its deadline has passed.

@@ -78,7 +78,7 @@ pub(crate) fn declaration(sequence: u64, modules: &[(&str, &str)]) -> Declaratio
         resources: vec![],
         left_out: vec![],
         artifacts: vec![],
-        sealed: None,
+        sealed: Vec::new(),
         apply_secs: 60,
         confirm_secs: 60,
         confirm_probe: None,

@@ -110,7 +110,7 @@ impl Decl {
                 resources: Vec::new(),
                 left_out: Vec::new(),
                 artifacts: Vec::new(),
-                sealed: None,
+                sealed: Vec::new(),
                 apply_secs: 60,
                 confirm_secs: 60,
                 confirm_probe: None,

@@ -229,6 +229,7 @@ pub(crate) fn declaration(sequence: u64, content: &str, probe_for: Option<&str>)
         after: vec![],
         on_policy_change: vec![],
         requires: vec![],
+        secrets: Default::default(),
         resources: resources.clone(),
     };
     Declaration {
@@ -255,7 +256,7 @@ pub(crate) fn declaration(sequence: u64, content: &str, probe_for: Option<&str>)
         resources,
         left_out: vec![],
         artifacts: vec![],
-        sealed: None,
+        sealed: Vec::new(),
         apply_secs: 60,
         confirm_secs: 60,
         confirm_probe: None,

@@ -2,16 +2,20 @@
 
 use std::io::Write;
 use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
 
 use anyhow::Context as _;
 use clap::{Args as ClapArgs, ValueEnum};
-use meshplan_schemas::finding::Finding;
+use meshplan_schemas::finding::{Finding, Level};
 use serde_json::json;
 
 use super::exit::Exit;
+use crate::edge::age_file::AgeIdentity;
+use crate::edge::vault::Vault;
 use crate::edge::worktree;
 use crate::pure::annotations;
-use crate::pure::compose::{Composed, TreeError, compose_tree};
+use crate::pure::compose::{Composed, Expected, TreeError, compose_as};
+use crate::pure::secrets::OpensSecrets;
 use crate::pure::source_tree::SourceTree;
 
 /// Checks a fleet's repository and says everything that is wrong with it.
@@ -23,6 +27,9 @@ pub struct Args {
     /// Check a commit, by any name that git knows, instead of the files of the folder.
     #[arg(long, value_name = "COMMIT")]
     pub commit: Option<String>,
+    /// The reconciler's age identity, which opens the secrets; left out, no secret is opened.
+    #[arg(long, value_name = "FILE")]
+    pub identity: Option<PathBuf>,
     /// How findings are printed: for people, as JSON, or as the annotations of a forge's CI.
     #[arg(long, value_name = "FORMAT", default_value = "human")]
     pub format: Format,
@@ -56,8 +63,10 @@ pub enum Format {
 /// The folder or commit cannot be read, or nothing can be written to `out`.
 pub fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<Exit> {
     let (tree, of_paths) = read(&args.dir, args.commit.as_deref())?;
-    let composed = compose_with(&tree, of_paths);
+    let opener = opener(args.identity.as_deref())?;
+    let composed = compose_opening(&tree, of_paths, opener);
     let (findings, composed) = match composed {
+        Ok(composed) if !composed.secrets.closed.is_empty() => (closed(&composed), None),
         Ok(composed) => (composed.warnings.clone(), Some(composed)),
         Err(TreeError::Findings(findings)) => (findings, None),
         Err(TreeError::NoFleet(reason)) => {
@@ -74,6 +83,7 @@ pub fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<Exit> {
                 "findings": findings,
                 "composed": composed.as_ref().map(|c| json!({
                     "fleet": c.fleet.fleet, "nodes": c.nodes.len(), "modules": c.sources.len(), "plans": c.plans.len(),
+                    "secrets_not_opened": c.secrets.not_opened,
                 })),
             });
             writeln!(out, "{}", serde_json::to_string_pretty(&summary)?)?;
@@ -93,6 +103,9 @@ pub fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<Exit> {
             for finding in &findings {
                 writeln!(out, "{}\n", finding.render(args.color))?;
             }
+            if let Some(note) = composed.as_ref().and_then(|c| not_opened(c.secrets.not_opened)) {
+                writeln!(out, "{note}")?;
+            }
             writeln!(out, "{}", verdict(composed.as_ref(), errors, findings.len()))?;
         }
     }
@@ -111,12 +124,60 @@ pub fn read(dir: &Path, commit: Option<&str>) -> anyhow::Result<(SourceTree, Vec
     read.with_context(|| format!("nothing to check at {}", dir.display()))
 }
 
-/// Composes a tree whose paths gave these findings already.
+/// What opens the secrets of a tree, where an identity is given.
 ///
 /// # Errors
-/// As [`compose_tree`], with those findings among them.
+/// The identity cannot be read.
+pub(super) fn opener(identity: Option<&Path>) -> anyhow::Result<Option<Arc<dyn OpensSecrets>>> {
+    let identity = identity.map(AgeIdentity::read).transpose()?;
+    Ok(identity.map(|identity| Arc::new(Vault::of(identity)) as Arc<dyn OpensSecrets>))
+}
+
+/// What is said where values were not opened; none where all were.
+pub(super) fn not_opened(secrets: usize) -> Option<String> {
+    let of = match secrets {
+        0 => return None,
+        1 => "the value of 1 secret was".to_owned(),
+        n => format!("the values of {n} secrets were"),
+    };
+    Some(format!("{of} not opened here: --identity FILE opens them"))
+}
+
+/// The findings of a tree with secrets that do not open, which are errors where it is checked (FR-8).
+fn closed(composed: &Composed) -> Vec<Finding> {
+    let mut findings = composed.warnings.clone();
+    for finding in findings
+        .iter_mut()
+        .filter(|finding| composed.secrets.closed.contains_key(&finding.file))
+    {
+        finding.level = Level::Error;
+    }
+    findings.sort();
+    findings
+}
+
+/// Composes a tree whose paths gave these findings already; no secret is opened.
+///
+/// # Errors
+/// As [`compose_as`], with those findings among them.
 pub fn compose_with(tree: &SourceTree, of_paths: Vec<Finding>) -> Result<Composed, TreeError> {
-    match compose_tree(tree, None, None) {
+    compose_opening(tree, of_paths, None)
+}
+
+/// As [`compose_with`], with what opens secrets.
+///
+/// # Errors
+/// As [`compose_with`].
+pub(super) fn compose_opening(
+    tree: &SourceTree,
+    of_paths: Vec<Finding>,
+    opener: Option<Arc<dyn OpensSecrets>>,
+) -> Result<Composed, TreeError> {
+    let expected = Expected {
+        opener,
+        ..Expected::default()
+    };
+    match compose_as(tree, &expected) {
         Ok(composed) if of_paths.iter().any(Finding::is_error) => {
             let mut findings = of_paths;
             findings.extend(composed.warnings);

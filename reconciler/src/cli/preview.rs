@@ -25,6 +25,9 @@ pub struct Args {
     /// The fleet's repository.
     #[arg(long, default_value = ".")]
     pub dir: PathBuf,
+    /// The reconciler's age identity, which opens the secrets; left out, no secret is opened.
+    #[arg(long, value_name = "FILE")]
+    pub identity: Option<PathBuf>,
     /// Print JSON.
     #[arg(skip)]
     pub json: bool,
@@ -47,7 +50,8 @@ pub fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<Exit> {
             Merged::Conflicts(paths) => return conflicts(args, &paths, out),
         },
     };
-    let before = match check::compose_with(&base, base_paths) {
+    let opener = check::opener(args.identity.as_deref())?;
+    let before = match check::compose_opening(&base, base_paths, opener.clone()) {
         // Where nothing stands yet, everything is new.
         Err(TreeError::NoFleet(_)) => None,
         Err(TreeError::Findings(findings)) => {
@@ -56,7 +60,7 @@ pub fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<Exit> {
         }
         Ok(composed) => Some(composed),
     };
-    let after = match check::compose_with(&head, head_paths) {
+    let after = match check::compose_opening(&head, head_paths, opener) {
         Ok(composed) => composed,
         Err(error) => {
             let findings = match error {
@@ -79,6 +83,9 @@ pub fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<Exit> {
     } else {
         for line in lines(&preview) {
             writeln!(out, "{}", shown(&line, args.color))?;
+        }
+        if let Some(note) = check::not_opened(preview.secrets_not_opened) {
+            writeln!(out, "\n{note}; one that is encrypted anew counts as changed")?;
         }
     }
     Ok(Exit::Done)

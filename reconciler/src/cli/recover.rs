@@ -24,6 +24,9 @@ use crate::edge::recover::{Said, Sources, rebuild};
 use crate::edge::repository::{Repository, shown};
 use crate::edge::store::recovery::Left;
 use crate::edge::store::{Store, StoreError};
+use crate::edge::vault::Vault;
+use crate::pure::compose::Expected;
+use crate::pure::secrets::OpensSecrets;
 
 /// Rebuild a lost database from the repository, its record and the machines. Run it with the configuration of `serve`,
 /// while `serve` does not run; then start `serve`. Nothing is signed before every required machine was heard.
@@ -167,11 +170,15 @@ async fn from_repository(args: &Args, config: &Config, store: &Store, left: Left
     let public = bundle.public();
     keys.push((settings.author.clone(), public.author));
     keys.extend(args.keys.iter().cloned());
+    let vault = Arc::new(Vault::beside(&config.keys.file)?);
     let mut repository = Repository::new(
         Arc::new(Mutex::new(mirror)),
         &config.forge.repo,
-        &config.branch,
-        &config.fleet,
+        Expected {
+            fleet: Some(config.fleet.clone()),
+            branch: Some(config.branch.clone()),
+            opener: Some(Arc::clone(&vault) as Arc<dyn OpensSecrets>),
+        },
         config.forge.poll_secs,
         Waker::default(),
         Waker::default(),
@@ -182,6 +189,7 @@ async fn from_repository(args: &Args, config: &Config, store: &Store, left: Left
         keys,
         left,
         settings: &settings,
+        vault: &vault,
         forced: args.force.then(actor),
         now,
     };

@@ -18,12 +18,12 @@ use super::change::Change;
 use super::exit::Exit;
 use super::{check, table};
 use crate::config::Config;
-use crate::edge::age_file::{AgeIdentity, AgeRecipient, IDENTITY_FILE, is_age};
+use crate::edge::age_file::{AgeIdentity, AgeRecipient, IDENTITY_FILE, VALUE_BYTES, is_age};
+use crate::edge::vault::identity_path;
 use crate::pure::parse;
+use crate::pure::secrets::Uses;
 use crate::pure::source_tree::SourceTree;
-
-/// The largest value: what is larger belongs into an artifact.
-const VALUE_BYTES: u64 = 512 * 1024;
+use crate::pure::template::SUFFIX;
 
 /// Secrets in the fleet repository: sealed files with names.
 #[derive(Debug, Clone, ClapArgs)]
@@ -189,17 +189,24 @@ impl Drop for Quiet {
 /// All that a reader has, as long as it is no giant.
 fn bounded(reader: impl std::io::Read) -> anyhow::Result<Zeroizing<Vec<u8>>> {
     let mut value = Zeroizing::new(Vec::new());
-    reader.take(VALUE_BYTES + 1).read_to_end(&mut value)?;
-    let fits = u64::try_from(value.len()).is_ok_and(|bytes| bytes <= VALUE_BYTES);
-    anyhow::ensure!(fits, "a secret is at most {VALUE_BYTES} bytes");
+    let most = u64::try_from(VALUE_BYTES)? + 1;
+    reader.take(most).read_to_end(&mut value)?;
+    anyhow::ensure!(
+        value.len() <= VALUE_BYTES,
+        "a secret is at most {VALUE_BYTES} bytes"
+    );
     Ok(value)
 }
 
+/// The identity that is given, or the one beside the keys of a configuration; none where there is neither.
+///
+/// # Errors
+/// It cannot be read.
 fn identity_of(given: Option<&Path>, config: Option<&Path>) -> anyhow::Result<Option<AgeIdentity>> {
     let path = match (given, config) {
         (Some(path), _) => path.to_owned(),
         (None, Some(config)) => {
-            let path = Config::read(config)?.keys.file.with_file_name(IDENTITY_FILE);
+            let path = identity_path(&Config::read(config)?.keys.file);
             // Made by an older build: it has none, and the list says that it cannot tell.
             if !path.exists() {
                 return Ok(None);
@@ -326,7 +333,7 @@ fn size_class(bytes: usize) -> &'static str {
     }
 }
 
-/// The modules of which a template calls `secret("name")`.
+/// The modules that use it: a file or program of theirs names it, or a template calls `secret("name")`.
 fn used_by(tree: &SourceTree, secret: &str) -> Vec<String> {
     let mut modules: BTreeSet<&str> = BTreeSet::new();
     for (path, entry) in tree.iter() {
@@ -334,9 +341,8 @@ fn used_by(tree: &SourceTree, secret: &str) -> Vec<String> {
             .strip_prefix("modules/")
             .and_then(|rest| rest.split_once('/'));
         if let (Some((module, file)), Ok(text)) = (module, std::str::from_utf8(&entry.bytes))
-            && file.ends_with(".j2")
             && module.parse::<ModuleName>().is_ok()
-            && calls(text, secret)
+            && uses(file, text, secret)
         {
             modules.insert(module);
         }
@@ -344,16 +350,31 @@ fn used_by(tree: &SourceTree, secret: &str) -> Vec<String> {
     modules.into_iter().map(str::to_owned).collect()
 }
 
-/// Whether a template calls `secret` with this name in quotes.
-fn calls(text: &str, secret: &str) -> bool {
-    text.split("secret").skip(1).any(|rest| {
-        let argument = rest.trim_start().strip_prefix('(').map(str::trim_start);
-        ['"', '\''].into_iter().any(|quote| {
-            argument
-                .and_then(|rest| rest.strip_prefix(quote)?.strip_prefix(secret))
-                .is_some_and(|rest| rest.starts_with(quote))
-        })
-    })
+fn uses(file: &str, text: &str, secret: &str) -> bool {
+    let mut uses = Uses::default();
+    if file.ends_with(SUFFIX) {
+        uses.add_calls(text);
+    } else if file == "module.toml" {
+        let document = toml::from_str::<toml::Table>(text).unwrap_or_default();
+        uses.names.extend(named(&document));
+    }
+    uses.names.contains(secret)
+}
+
+/// The secrets that resources of a module name.
+fn named(document: &toml::Table) -> Vec<String> {
+    let resources = document.values().filter_map(toml::Value::as_array).flatten();
+    let values = resources.filter_map(toml::Value::as_table).flat_map(|resource| {
+        let listed = resource.get("env_secrets").and_then(toml::Value::as_array);
+        resource
+            .get("secret")
+            .into_iter()
+            .chain(listed.into_iter().flatten())
+    });
+    values
+        .filter_map(toml::Value::as_str)
+        .map(str::to_owned)
+        .collect()
 }
 
 /// The names in `secrets/retired.toml` (DL-7): its keys, and the texts in its arrays.
@@ -381,28 +402,4 @@ fn retired(tree: &SourceTree) -> BTreeSet<String> {
         texts(&toml::Value::Table(table), &mut found);
     }
     found
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_call_is_seen_however_it_is_spaced_and_another_name_is_not() {
-        for text in [
-            "{{ secret(\"db\") }}",
-            "{{ secret( 'db' )|upper }}",
-            "{%set x=secret (\"db\")%}",
-        ] {
-            assert!(calls(text, "db"), "{text}");
-        }
-        for text in [
-            "{{ secret(\"db2\") }}",
-            "{{ settings.secret }} db",
-            "secret(db)",
-            "",
-        ] {
-            assert!(!calls(text, "db"), "{text}");
-        }
-    }
 }

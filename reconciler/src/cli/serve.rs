@@ -33,10 +33,13 @@ use crate::edge::signer;
 use crate::edge::store::Store;
 use crate::edge::store::journal::NOTES;
 use crate::edge::store::reports::ReportWriter;
+use crate::edge::vault::Vault;
 use crate::edge::webhook::Hooks;
 use crate::pass::{Engine, Signers};
+use crate::pure::compose::Expected;
 use crate::pure::decide::{Contents, Settings};
 use crate::pure::hearing::Hearing;
+use crate::pure::secrets::OpensSecrets;
 
 /// The era of all orders until the offline roots raise it (SG-11).
 const ERA: u64 = 0;
@@ -96,11 +99,15 @@ pub async fn serve(config: &Config, stop: CancellationToken) -> anyhow::Result<(
     let mirror = tokio::task::spawn_blocking(move || Mirror::open(&mirror_path, remote)).await??;
     let mirror = Arc::new(Mutex::new(mirror));
 
+    let vault = Arc::new(Vault::beside(&config.keys.file)?);
     let repository = Repository::new(
         Arc::clone(&mirror),
         &config.forge.repo,
-        &config.branch,
-        &config.fleet,
+        Expected {
+            fleet: Some(config.fleet.clone()),
+            branch: Some(config.branch.clone()),
+            opener: Some(Arc::clone(&vault) as Arc<dyn OpensSecrets>),
+        },
         config.forge.poll_secs,
         notes_waker.clone(),
         waker.clone(),
@@ -134,6 +141,7 @@ pub async fn serve(config: &Config, stop: CancellationToken) -> anyhow::Result<(
             author: Box::new(keys.author()),
             timestamp: Box::new(keys.timestamp()),
         },
+        vault,
         clock,
         health: Arc::clone(&health),
         contents: Contents::default(),

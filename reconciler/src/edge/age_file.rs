@@ -5,7 +5,7 @@
 
 use std::fmt;
 use std::fs;
-use std::io::Write as _;
+use std::io::{Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
@@ -13,6 +13,9 @@ use age::secrecy::ExposeSecret as _;
 use zeroize::Zeroizing;
 
 use crate::pure::secret_digest::SecretDigestKey;
+
+/// The largest value, in bytes: what is larger belongs into an artifact.
+pub const VALUE_BYTES: usize = 512 * 1024;
 
 /// The name of the identity's file in a reconciler's state folder, beside its keys.
 pub const IDENTITY_FILE: &str = "age-identity";
@@ -40,6 +43,16 @@ pub enum AgeFileError {
     Identity {
         /// Which.
         path: PathBuf,
+    },
+    /// Others may read it.
+    #[error(
+        "{path} has mode {mode:04o}: others may read what opens every secret of the fleet; run `chmod 0600 {path}`, and change the secrets if others were on this machine"
+    )]
+    Mode {
+        /// Which.
+        path: PathBuf,
+        /// Its permission bits.
+        mode: u32,
     },
     /// The age crate would not encrypt.
     #[error("the secret cannot be encrypted: {0}")]
@@ -98,6 +111,31 @@ impl AgeIdentity {
         })
     }
 
+    /// Opens an age file that is encrypted to this identity.
+    ///
+    /// # Errors
+    /// Why not, in a sentence without a value.
+    pub fn open(&self, file: &[u8]) -> Result<Zeroizing<Vec<u8>>, &'static str> {
+        let sealed = age::Decryptor::new(age::armor::ArmoredReader::new(file))
+            .map_err(|_| "it is no age file, or a damaged one")?;
+        let mut reader = sealed
+            .decrypt(std::iter::once(&self.0 as &dyn age::Identity))
+            .map_err(|_| "it is encrypted to somebody else")?;
+        let mut value = Zeroizing::new(Vec::new());
+        let mut piece = Zeroizing::new([0; 4096]);
+        loop {
+            match reader.read(&mut *piece) {
+                Ok(0) => return Ok(value),
+                // As the value grows by hand, what is left behind is zeroized.
+                Ok(read) => append(&mut value, piece.get(..read).unwrap_or_default()),
+                Err(_) => return Err("it is damaged"),
+            }
+            if value.len() > VALUE_BYTES {
+                return Err("its value is larger than a secret may be");
+            }
+        }
+    }
+
     /// The key of content digests of secrets (FR-9).
     #[must_use]
     pub fn digest_key(&self) -> SecretDigestKey {
@@ -152,6 +190,17 @@ impl AgeRecipient {
     }
 }
 
+/// Appends without leaving a copy of the former bytes behind.
+fn append(value: &mut Zeroizing<Vec<u8>>, more: &[u8]) {
+    let wanted = value.len() + more.len();
+    if wanted > value.capacity() {
+        let mut larger = Zeroizing::new(Vec::with_capacity(wanted.next_power_of_two()));
+        larger.extend_from_slice(value);
+        *value = larger;
+    }
+    value.extend_from_slice(more);
+}
+
 /// Whether a file is an age file at all, armored or not.
 #[must_use]
 pub fn is_age(file: &[u8]) -> bool {
@@ -160,8 +209,6 @@ pub fn is_age(file: &[u8]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::io::Read as _;
-
     use super::*;
 
     // holds: FR-9
@@ -173,15 +220,13 @@ mod tests {
         assert!(!is_age(b"hunter2") && !ours.opens(b"hunter2"));
         let again = ours.recipient().seal(b"hunter2").unwrap();
         assert_ne!(file, again);
-        let sealed = age::Decryptor::new(age::armor::ArmoredReader::new(file.as_slice())).unwrap();
-        let identity: &dyn age::Identity = &ours.0;
-        let mut value = Vec::new();
-        sealed
-            .decrypt(std::iter::once(identity))
-            .unwrap()
-            .read_to_end(&mut value)
-            .unwrap();
-        assert_eq!(value, b"hunter2");
+        assert_eq!(*ours.open(&file).unwrap(), b"hunter2");
+        let larger = vec![7; 3 * 4096 + 1];
+        let sealed = ours.recipient().seal(&larger).unwrap();
+        assert_eq!(*ours.open(&sealed).unwrap(), larger);
+        assert_eq!(other.open(&file).unwrap_err(), "it is encrypted to somebody else");
+        let half = &file[..file.len() / 2];
+        assert!(!ours.open(half).unwrap_err().contains("hunter2"));
     }
 
     // holds: FR-9

@@ -13,6 +13,7 @@ use super::repository::FleetRepo;
 use super::store::act::Cursor;
 use super::store::recovery::{Left, Rebuilt};
 use super::store::{Store, StoreError};
+use super::vault::Vault;
 use crate::pure::compose::Composed;
 use crate::pure::compose::former::Former;
 use crate::pure::decide::{Settings, Tree};
@@ -61,6 +62,9 @@ pub enum RecoverError {
     /// A value that cannot be digested.
     #[error("cannot digest what a tree composes to: {0}")]
     Digest(#[from] serde_json::Error),
+    /// A value of a secret that cannot be kept.
+    #[error("cannot keep the value of a secret: {0}")]
+    Close(String),
     /// The store.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -87,6 +91,8 @@ pub struct Sources<'a> {
     pub left: Left,
     /// Who this reconciler is.
     pub settings: &'a Settings,
+    /// What closes values of secrets for the store.
+    pub vault: &'a Vault,
     /// Who said that nobody is waited for.
     pub forced: Option<String>,
     /// The time.
@@ -170,10 +176,16 @@ pub async fn rebuild<R: FleetRepo>(
         branch: sources.settings.branch.clone(),
         commit: newest.commit.clone(),
     });
+    let closed = filled.values.iter();
+    let closed = closed.map(|(digest, value)| Ok((*digest, sources.vault.close(value)?)));
+    let values: BTreeMap<_, _> = closed
+        .collect::<Result<_, String>>()
+        .map_err(RecoverError::Close)?;
     store
         .rebuild(&Rebuilt {
             record: &record,
             filled: &filled,
+            values: &values,
             cursor,
             unwritten: &unwritten,
             recovering: &recovering,

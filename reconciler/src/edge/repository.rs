@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use jiff::{SignedDuration, Timestamp};
-use meshplan_schemas::ident::{CommitId, FleetName, ModuleName};
+use meshplan_schemas::ident::{CommitId, ModuleName};
 
 use tokio::sync::oneshot;
 use tokio::sync::oneshot::error::TryRecvError;
@@ -23,6 +23,7 @@ use crate::pure::compose::former::{Former, former};
 use crate::pure::decide::{NewCommit, Tree};
 use crate::pure::diff::proven::Wanted;
 use crate::pure::news::{self, Found, Judged, Line};
+use crate::pure::secrets::{OpensSecrets, Unopened};
 use crate::pure::signatures::Brought;
 
 /// After a look that failed the next one comes after so many seconds, or the poll interval when that is less.
@@ -112,6 +113,7 @@ pub struct Repository {
     mirror: Arc<Mutex<Mirror>>,
     name: String,
     branch: String,
+    opener: Arc<dyn OpensSecrets>,
     poll: SignedDuration,
     next_look: Option<Timestamp>,
     reader: Arc<Mutex<TreeReader>>,
@@ -155,13 +157,12 @@ enum LookError {
 }
 
 impl Repository {
-    /// The repository behind a mirror. `notes` wakes whoever writes notes, `wake` the pass when a look is over.
+    /// The repository behind a mirror, of the branch that is expected. `notes` wakes whoever writes notes, `wake` the pass when a look is over.
     #[must_use]
     pub fn new(
         mirror: Arc<Mutex<Mirror>>,
         name: &str,
-        branch: &str,
-        fleet: &FleetName,
+        expected: Expected,
         poll_secs: u32,
         notes: Waker,
         wake: Waker,
@@ -169,13 +170,11 @@ impl Repository {
         Self {
             mirror,
             name: name.to_owned(),
-            branch: branch.to_owned(),
+            branch: expected.branch.clone().unwrap_or_default(),
+            opener: expected.opener.clone().unwrap_or_else(|| Arc::new(Unopened)),
             poll: SignedDuration::from_secs(i64::from(poll_secs.max(1))),
             next_look: None,
-            reader: Arc::new(Mutex::new(TreeReader::new(Expected {
-                fleet: Some(fleet.clone()),
-                branch: Some(branch.to_owned()),
-            }))),
+            reader: Arc::new(Mutex::new(TreeReader::new(expected))),
             trees: BTreeMap::new(),
             formers: BTreeMap::new(),
             brought: BTreeMap::new(),
@@ -300,7 +299,7 @@ impl FleetRepo for Repository {
         if let Some((_, former)) = self.formers.get(&key).filter(|(of, _)| of == wanted) {
             return Some(former.clone());
         }
-        let mirror = Arc::clone(&self.mirror);
+        let (mirror, opener) = (Arc::clone(&self.mirror), Arc::clone(&self.opener));
         let (now, module, asked) = (commit.clone(), module.clone(), wanted.clone());
         let read = tokio::task::spawn_blocking(move || {
             let mut mirror = mirror.lock().unwrap_or_else(PoisonError::into_inner);
@@ -308,7 +307,10 @@ impl FleetRepo for Repository {
             let then = mirror.read_tree(&asked.commit);
             drop(mirror);
             let made = match then {
-                Ok(then) => former(&source_tree(now).0, &source_tree(then).0, &module, &asked.nodes),
+                Ok(then) => {
+                    let (now, then) = (source_tree(now).0, source_tree(then).0);
+                    former(&now, &then, (&module, &asked.nodes), &opener)
+                }
                 Err(MirrorError::NoCommit { .. } | MirrorError::Tree { .. }) => {
                     let why = "the repository has that commit no more".to_owned();
                     asked.nodes.iter().map(|id| (*id, Err(why.clone()))).collect()

@@ -91,6 +91,11 @@ const SQLITE_MIGRATIONS: &[(i64, &str, &str)] = &[
         include_str!("../../migrations/sqlite/0005_reviews.sql"),
     ),
     (6, "parts", include_str!("../../migrations/sqlite/0006_parts.sql")),
+    (
+        7,
+        "secret values",
+        include_str!("../../migrations/sqlite/0007_secret_values.sql"),
+    ),
     (8, "aside", include_str!("../../migrations/sqlite/0008_aside.sql")),
 ];
 

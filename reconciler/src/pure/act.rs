@@ -13,6 +13,7 @@ use meshplan_schemas::timestamp::BlockMark;
 use super::delivery::{Delivery, Transition};
 use super::events::Event;
 use super::scope::Scope;
+use super::secrets::Secret;
 use super::snapshot::{Assignment, ContentRef, Counters, Freeze, KnownBad, StandingEpoch};
 
 /// What one pass decided.
@@ -26,6 +27,8 @@ pub struct Act {
     pub orders: Vec<Order>,
     /// Content that orders and roll-backs go back to: policy texts and module contents, by digest.
     pub contents: BTreeMap<Digest, Vec<u8>>,
+    /// The values of secrets that these contents name; stored encrypted, sent sealed.
+    pub values: BTreeMap<Digest, Secret>,
     /// What nodes shall run and have proven, where it changed; none deletes the row.
     pub assignments: BTreeMap<(NodeId, Scope), Option<Assignment>>,
     /// What is accepted now, where it changed.

@@ -1,10 +1,12 @@
 //! Composes a validated tree: policy, fleet list, the content of each module on each node.
 
 use std::collections::BTreeMap;
+use std::ops::Deref;
 use std::sync::Arc;
 
 use meshplan_schemas::declaration::{LeftOut, ModuleContent};
 use meshplan_schemas::digest::Digest;
+use meshplan_schemas::document::texts::SecretName;
 use meshplan_schemas::document::{FleetDoc, PlanDoc};
 use meshplan_schemas::finding::Finding;
 use meshplan_schemas::fleet_list::{Leaf, UpdateClass};
@@ -15,6 +17,7 @@ use meshplan_schemas::merkle;
 use super::assertions::Assertion;
 use super::by_node::ByNode;
 use super::parse::ReadRecords;
+use super::secrets::Secret;
 use super::source_tree::SourceTree;
 use super::validate::Record;
 
@@ -58,6 +61,8 @@ pub struct Composed {
     pub checks: Vec<Assertion>,
     /// What is worth saying and stops no check; what is in `unsigned` is among it.
     pub warnings: Vec<Finding>,
+    /// What is to be known of its secrets.
+    pub secrets: OfSecrets,
     /// Why nothing of it may be signed by this version; [`super::decide::Tree::of`] makes no order of it then.
     pub unsigned: Option<Finding>,
 }
@@ -72,7 +77,52 @@ pub struct Listed {
 }
 
 /// The content of a module on a node, with its digest; nodes with the same settings share it.
-pub type Made = (Digest, Arc<ModuleContent>);
+pub type Made = (Digest, Arc<Filled>);
+
+/// The content of a module on a node, and the values that it names by their digests: they go to the node sealed, and
+/// nowhere else.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Filled {
+    /// The content.
+    pub content: ModuleContent,
+    /// The values.
+    pub values: Vec<Secret>,
+}
+
+impl From<ModuleContent> for Filled {
+    /// Content that names no value.
+    fn from(content: ModuleContent) -> Self {
+        let values = Vec::new();
+        Self { content, values }
+    }
+}
+
+impl Deref for Filled {
+    type Target = ModuleContent;
+    fn deref(&self) -> &ModuleContent {
+        &self.content
+    }
+}
+
+/// What is to be known of a tree's secrets: no value is in it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct OfSecrets {
+    /// Those that do not open, by path: the digest of the file, and why (FR-8).
+    pub closed: BTreeMap<String, (Digest, String)>,
+    /// Those of which only the value of this tree may be used: its digest, and why (DL-7).
+    pub retired: BTreeMap<SecretName, Retired>,
+    /// How many there are that nobody has opened, so that stand-ins take the place of their values.
+    pub not_opened: usize,
+}
+
+/// A secret of which only one value may be used.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Retired {
+    /// The digest of that value; none where it does not open.
+    pub value: Option<Digest>,
+    /// Why the others are spent, in the words of the tree.
+    pub why: String,
+}
 
 /// One node, composed.
 #[derive(Debug, Clone, PartialEq)]
@@ -127,6 +177,19 @@ fn first(findings: &[Finding]) -> String {
         .unwrap_or_default()
 }
 
+/// The first secret of which a content has a value that is retired, with why it is (DL-7). One whose value of today
+/// nobody can open is taken for spent.
+#[must_use]
+pub fn spent<'r>(
+    content: &ModuleContent,
+    retired: &'r BTreeMap<SecretName, Retired>,
+) -> Option<(&'r SecretName, &'r Retired)> {
+    retired.iter().find(|(name, retired)| {
+        let has = content.secrets.get(&name.0);
+        has.is_some_and(|has| retired.value != Some(*has))
+    })
+}
+
 /// The whole way from a tree to what it asks for. `expected_*` is what the reconciler's own configuration says; a
 /// tree that says otherwise is refused (DL-1). Who composes one tree after another has a [`Composer`].
 ///
@@ -143,8 +206,17 @@ pub fn compose_tree(
     let expected = Expected {
         fleet: expected_fleet.cloned(),
         branch: expected_branch.map(str::to_owned),
+        ..Expected::default()
     };
-    let (_, composed) = Good::of(tree, &expected, &mut ReadRecords::default(), None)?;
+    compose_as(tree, &expected)
+}
+
+/// As [`compose_tree`], with all that is expected; what opens secrets is among it.
+///
+/// # Errors
+/// [`TreeError`].
+pub fn compose_as(tree: &SourceTree, expected: &Expected) -> Result<Composed, TreeError> {
+    let (_, composed) = Good::of(tree, expected, &mut ReadRecords::default(), None)?;
     Ok(Arc::unwrap_or_clone(composed))
 }
 

@@ -10,9 +10,10 @@ use meshplan_schemas::declaration::LeftOut;
 use meshplan_schemas::digest::Digest;
 use meshplan_schemas::document::fleet::ConfigMgmt;
 use meshplan_schemas::document::plan::{Amount, Budget, Select};
+use meshplan_schemas::document::texts::SecretName;
 use meshplan_schemas::epoch::Targeting;
 use meshplan_schemas::fleet_list::UpdateClass;
-use meshplan_schemas::ident::{CommitId, DeliveryName, NodeId, NodeName, PlanName, ResourceName};
+use meshplan_schemas::ident::{CommitId, DeliveryName, ModuleName, NodeId, NodeName, PlanName, ResourceName};
 use meshplan_schemas::lifecycle::delivery::{Code, InvalidTransition, State, check};
 use meshplan_schemas::maintenance::Window;
 use serde::{Deserialize, Serialize};
@@ -231,9 +232,33 @@ pub struct Walk {
     /// What the roll-back left as it is because it goes only forward, and on how many machines (DL-7).
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub stays: BTreeMap<ResourceName, usize>,
+    /// What the roll-back does not restore because it needs a value that is retired, by the secret's name (DL-7).
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub spent: BTreeMap<SecretName, SpentValue>,
     /// After the roll-back's deadline: machines that do not have the former content yet.
     #[serde(default)]
     pub outstanding: Vec<NodeName>,
+}
+
+/// Former content that needs a retired value, and stays away for it.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct SpentValue {
+    /// Why the value is spent, in the words of the tree.
+    pub why: String,
+    /// By module the machines that keep what they have.
+    pub kept: BTreeMap<ModuleName, BTreeSet<NodeId>>,
+}
+
+impl Walk {
+    /// The secret for whose retired value a module is not restored on a machine; none as a rule.
+    #[must_use]
+    pub fn spent_on(&self, module: &ModuleName, node: NodeId) -> Option<&SecretName> {
+        let keeps = |spent: &SpentValue| spent.kept.get(module).is_some_and(|nodes| nodes.contains(&node));
+        self.spent
+            .iter()
+            .find(|(_, spent)| keeps(spent))
+            .map(|(name, _)| name)
+    }
 }
 
 /// A leg that was taken back while the others went on (DL-3).

@@ -3,14 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use meshplan_schemas::declaration::{LeftOut, ModuleContent};
+use meshplan_schemas::declaration::LeftOut;
 use meshplan_schemas::digest::Digest;
 use meshplan_schemas::ident::{ModuleName, NodeId, RoleName};
 use meshplan_schemas::policy;
 use serde::{Deserialize, Serialize};
 
 use super::compose::former::Former;
-use super::compose::{Composed, ComposedNode};
+use super::compose::{Composed, ComposedNode, Filled};
 use super::delivery::Leg;
 use super::scope::Scope;
 use super::snapshot::{ContentRef, KnownBad, Snapshot};
@@ -42,7 +42,7 @@ pub struct Diff {
     /// Scopes that failed before with just this content, and that this commit touches (DL-14).
     pub known_bad: BTreeMap<Scope, KnownBad>,
     /// The content of legs that is not the tree's own: what was accepted before of modules that are skipped.
-    pub former: BTreeMap<Digest, Arc<ModuleContent>>,
+    pub former: BTreeMap<Digest, Arc<Filled>>,
     /// Modules that nodes lack, and that these legs do not bring them (FR-8).
     pub left_out: BTreeMap<NodeId, Vec<LeftOut>>,
     /// Machines that are left behind these legs, or what was accepted before them: no stage has them (UC-1).

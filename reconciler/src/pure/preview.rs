@@ -46,6 +46,8 @@ pub struct Preview {
     pub not_reversible: Vec<NotReversible>,
     /// Modules that could not be composed on nodes, after (FR-8).
     pub left_out: Vec<LeftOutModule>,
+    /// How many secrets of the tree after nobody has opened: one that is encrypted anew counts as changed then (FR-9).
+    pub secrets_not_opened: usize,
     /// Keys of policy, with old and new value.
     pub policy: Vec<PolicyChange>,
     /// How many nodes have another effective policy, or other roles, after.
@@ -136,6 +138,7 @@ pub fn preview(before: Option<&Composed>, after: &Composed) -> Result<Preview, s
         modules: changes.groups,
         removals: changes.removals,
         left_out: modules::left_out(after),
+        secrets_not_opened: after.secrets.not_opened,
         policy,
         policy_nodes: policy_nodes.len(),
         members: fleet::members(before, after),

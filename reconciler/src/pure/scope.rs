@@ -20,6 +20,17 @@ pub enum Scope {
     Gate,
 }
 
+impl Scope {
+    /// The module that it is; none for another scope.
+    #[must_use]
+    pub fn module(&self) -> Option<&ModuleName> {
+        match self {
+            Self::Module(name) => Some(name),
+            Self::List | Self::Policy | Self::Gate => None,
+        }
+    }
+}
+
 impl fmt::Display for Scope {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -1,7 +1,8 @@
 //! Renders the templates of a module (FR-8): strict, in one pass, bounded in steps and output.
 //!
-//! A template sees `node`, `fleet`, `settings` and `nodes`, and nothing of disk, network, clock or chance. Values
-//! stay data: what stands in them is never read as template code (B58).
+//! A template sees `node`, `fleet`, `settings`, `nodes` and `secret("name")`, and nothing of disk, network, clock or
+//! chance. Values stay data: what stands in them is never read as template code (B58). Once it has called `secret()`, an
+//! error tells the place and the sort of the mistake, and no value (FR-9).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -18,7 +19,13 @@ use minijinja::{
     AutoEscape, Environment, Error, ErrorKind, Output, State, UndefinedBehavior, Value, escape_formatter,
 };
 
+use zeroize::Zeroizing;
+
+use super::secrets::{NoSecret, Scope, Secret};
 use super::validate::{Module, Record, Validated};
+use secret::SecretFunction;
+
+mod secret;
 
 /// How the names of files end that are rendered.
 pub const SUFFIX: &str = ".j2";
@@ -42,6 +49,17 @@ pub struct RenderError {
     /// What is wrong.
     pub message: String,
     help: Option<&'static str>,
+    /// It is only that a secret does not open.
+    closed: bool,
+}
+
+/// What a template has put out.
+#[derive(Debug)]
+pub struct Rendered {
+    /// The text.
+    pub bytes: Zeroizing<Vec<u8>>,
+    /// The secrets that are in it, by the name that content knows each by.
+    pub secrets: BTreeMap<String, Secret>,
 }
 
 /// How much all templates of a tree may still put out.
@@ -129,22 +147,38 @@ impl Templates {
         self.reads.contains(variable)
     }
 
-    /// Renders one.
+    /// Renders one. `context` is given what `secret` is to be in it.
     ///
     /// # Errors
-    /// [`RenderError`]: an undefined name, a bound, a mistake in the template.
-    pub fn render(&self, path: &str, context: Value, budget: &mut Budget) -> Result<Vec<u8>, RenderError> {
+    /// [`RenderError`]: an undefined name, a bound, a mistake in the template, a secret that is not there or not open.
+    pub fn render(
+        &self,
+        path: &str,
+        context: impl FnOnce(Value) -> Value,
+        budget: &mut Budget,
+        secrets: &Arc<Scope>,
+    ) -> Result<Rendered, RenderError> {
         let template = self
             .environment
             .get_template(path)
             .map_err(|e| RenderError::of(path, &e))?;
         let mut out = Bounded {
-            bytes: Vec::new(),
+            bytes: Zeroizing::default(),
             left: budget.left.min(TEMPLATE_OUTPUT_BYTES),
         };
-        let rendered = template.render_captured_to(context, &mut out);
+        let function = SecretFunction::new(secrets);
+        let context = context(Value::from_dyn_object(Arc::clone(&function)));
+        let rendered = template.render_captured_to(context, &mut out).map(drop);
+        let asked = function.asked();
         if let Err(error) = rendered {
             let mut why = RenderError::of(path, &error);
+            match asked.lacking {
+                Some(NoSecret::Closed(message)) => why.is_about_a_secret(message, true),
+                Some(NoSecret::Unknown(message)) => why.is_about_a_secret(message, false),
+                // What the engine says may quote what it was given.
+                None if !asked.used.is_empty() => why.keep_back(error.kind()),
+                None => {}
+            }
             if error.kind() == ErrorKind::WriteFailure {
                 why.message = if budget.left < TEMPLATE_OUTPUT_BYTES {
                     format!(
@@ -157,7 +191,10 @@ impl Templates {
             return Err(why);
         }
         budget.spend(out.bytes.len());
-        Ok(out.bytes)
+        Ok(Rendered {
+            bytes: out.bytes,
+            secrets: asked.used,
+        })
     }
 
     /// The finding of a failed rendering on these nodes.
@@ -212,7 +249,39 @@ impl RenderError {
             span: inner.range().map(|r| (r.start, r.end)),
             message,
             help,
+            closed: false,
         }
+    }
+
+    /// A secret that does not open.
+    #[must_use]
+    pub fn closed(message: String) -> Self {
+        Self {
+            template: String::new(),
+            line: 0,
+            span: None,
+            message,
+            help: None,
+            closed: true,
+        }
+    }
+
+    /// Whether it is only that a secret does not open.
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        self.closed
+    }
+
+    fn is_about_a_secret(&mut self, message: String, closed: bool) {
+        self.message = message;
+        self.closed = closed;
+        self.help = (!closed).then_some("`meshplan secret set NAME` makes `secrets/NAME.age`");
+    }
+
+    /// Says of a mistake its sort alone.
+    fn keep_back(&mut self, kind: ErrorKind) {
+        self.message =
+            format!("{kind}; what it says of it is kept back, for the template has called `secret()`");
     }
 }
 
@@ -249,7 +318,7 @@ fn as_documents_write_it(
 }
 
 struct Bounded {
-    bytes: Vec<u8>,
+    bytes: Zeroizing<Vec<u8>>,
     left: usize,
 }
 
@@ -259,6 +328,13 @@ impl Write for Bounded {
             return Err(io::Error::other("the output is too large"));
         }
         self.left -= bytes.len();
+        let wanted = self.bytes.len() + bytes.len();
+        if wanted > self.bytes.capacity() {
+            // By hand, so that what is left behind is zeroized: it may hold secrets.
+            let mut larger = Zeroizing::new(Vec::with_capacity(wanted.next_power_of_two()));
+            larger.extend_from_slice(&self.bytes);
+            self.bytes = larger;
+        }
         self.bytes.extend_from_slice(bytes);
         Ok(bytes.len())
     }
@@ -293,7 +369,7 @@ impl Shared {
 
     /// The context of one rendering; `record` is the node that it is for.
     #[must_use]
-    pub fn context(&self, record: &Record, settings: &[(&str, Option<&Var>)]) -> Value {
+    pub fn context(&self, record: &Record, settings: &[(&str, Option<&Var>)], secret: Value) -> Value {
         let settings = settings
             .iter()
             .filter_map(|(name, value)| Some((*name, var((*value)?))));
@@ -302,6 +378,7 @@ impl Shared {
             ("fleet", self.fleet.clone()),
             ("settings", Value::from_pairs(settings)),
             ("nodes", self.nodes.clone()),
+            ("secret", secret),
         ])
     }
 }

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use meshplan_schemas::digest::Digest;
+use meshplan_schemas::document::texts::SecretName;
 use meshplan_schemas::document::var::Vars;
 use meshplan_schemas::document::{FleetDoc, ModuleFile, NodeFile, PlanDoc};
 use meshplan_schemas::finding::{Finding, Source, did_you_mean};
@@ -43,6 +44,7 @@ pub struct Validated {
     plans: BTreeMap<PlanName, PlanDoc>,
     checks: Vec<Assertion>,
     warnings: Vec<Finding>,
+    retired: BTreeMap<SecretName, String>,
     unsigned: Option<Finding>,
 }
 
@@ -123,6 +125,11 @@ impl Validated {
     pub fn checks(&self) -> &[Assertion] {
         &self.checks
     }
+    /// Secrets whose former values are spent, and why (DL-7).
+    #[must_use]
+    pub fn retired(&self) -> &BTreeMap<SecretName, String> {
+        &self.retired
+    }
     /// What is worth saying and stops nothing.
     #[must_use]
     pub fn warnings(&self) -> &[Finding] {
@@ -202,7 +209,11 @@ pub fn validate(documents: Documents) -> Result<Validated, Vec<Finding>> {
             Some((name, module))
         })
         .collect();
+    let retired = documents.retired.and_then(|document| document.read);
+    let retired = retired.into_iter().flat_map(|file| file.retired);
+    let retired = retired.map(|at| (at.value.name.value, at.value.why.0));
     Ok(Validated {
+        retired: retired.collect(),
         fleet,
         fleet_vars,
         nodes,

@@ -17,6 +17,7 @@ use crate::pure::compose::former::{Former, former};
 use crate::pure::decide::Tree;
 use crate::pure::diff::proven::Wanted;
 use crate::pure::news::{self, Commit, Found, Judged, Known, Line};
+use crate::pure::secrets::{OpensSecrets, Unopened};
 use crate::pure::signatures::{Brought, BroughtCommit, Proof};
 use crate::pure::source_tree::{EntryKind, SourceTree};
 
@@ -291,7 +292,8 @@ impl FleetRepo for Repo {
         _: &Health,
     ) -> Option<Former> {
         let (now, then) = (self.source(commit)?, self.source(&wanted.commit)?);
-        let made = former(&now, &then, module, &wanted.nodes).into_iter();
+        let opener: Arc<dyn OpensSecrets> = Arc::new(Unopened);
+        let made = former(&now, &then, (module, &wanted.nodes), &opener).into_iter();
         Some(made.map(|(id, made)| ((module.clone(), id), made)).collect())
     }
 

@@ -7,6 +7,7 @@ use super::forge::Repo;
 use super::world::{Trouble, World};
 use crate::edge::recover::{Sources, rebuild};
 use crate::edge::store::recovery::Left;
+use crate::edge::vault::Vault;
 use crate::pure::note;
 
 /// The reconciler dies, and its database with it. What it had stored of the record was pushed.
@@ -66,6 +67,7 @@ pub(super) async fn recover(world: &mut World, force: bool) -> Result<Vec<String
         keys: vec![(author, world.author_key().map_err(Trouble::Step)?)],
         left: Left::default(),
         settings: &settings,
+        vault: &Vault::of_stand_ins(),
         forced: force.then(|| "dana".to_owned()),
         now: world.now(),
     };

@@ -37,6 +37,7 @@ use crate::edge::health::Health;
 use crate::edge::rollouts::PutAway;
 use crate::edge::store::reports::ReportWriter;
 use crate::edge::store::{Store, StoreError};
+use crate::edge::vault::Vault;
 use crate::edge::worktree;
 use crate::pass::{Engine, Signers};
 use crate::pure::compose::compose_tree;
@@ -341,6 +342,8 @@ impl World {
                 author: Box::new(signer(author)?),
                 timestamp: Box::new(signer(KeyId("timestamp".to_owned()))?),
             },
+            // A rehearsal has stand-ins for values, and keeps them as values are kept.
+            vault: Arc::new(Vault::of_stand_ins()),
             settings,
             clock: self.clock,
             health: Arc::clone(&self.health),

@@ -141,8 +141,8 @@ resource! {
     "content" content: Option<At<String>>,
     /// A secret that is the content, instead of `source`: its file's name without `.age`, of the module or the fleet.
     "secret" secret: Option<At<SecretName>>,
-    /// Octal digits, as `"0644"`.
-    "mode" mode: FileMode = FileMode("0644".to_owned()),
+    /// Octal digits; `"0644"` where it is left out, `"0600"` where the content is a secret or a template with one in it.
+    "mode" mode: Option<At<FileMode>>,
     /// User name or number.
     "owner" owner: Option<Owner>,
     /// Group name or number.

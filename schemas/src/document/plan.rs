@@ -38,7 +38,7 @@ pub struct PlanDoc {
     #[serde(default)]
     pub max_removals: MaxRemovals,
     /// What becomes of a new head that drops delivered commits (FG-3).
-    #[serde(default)]
+    #[serde(default = "held")]
     pub history_rewritten: Rewritten,
     /// What proves that the machine of the reconciler can still be reached; none: its session (EP-2).
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -48,6 +48,10 @@ pub struct PlanDoc {
     pub window: Option<Window>,
     /// The stages, at least one.
     pub stages: Vec<StageDoc>,
+}
+
+fn held() -> Rewritten {
+    Rewritten::Hold
 }
 
 /// How much a commit may take away from machines before somebody must have meant it (FR-12).
@@ -262,12 +266,6 @@ word_type! {
         Hold = "hold",
         /// It is walked like any other.
         Walk = "walk",
-    }
-}
-
-impl Default for Rewritten {
-    fn default() -> Self {
-        Self::Hold
     }
 }
 

@@ -81,6 +81,7 @@ mod tests {
             spec,
             forward_only,
             not_reversible: None,
+            hides: Vec::new(),
         }
     }
 

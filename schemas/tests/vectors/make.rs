@@ -243,7 +243,7 @@ pub(crate) fn declaration(sequence: u64) -> Declaration {
         resources: vec![],
         left_out: vec![],
         artifacts: vec![],
-        sealed: None,
+        sealed: Vec::new(),
         apply_secs: 600,
         confirm_secs: 60,
         confirm_probe: None,

@@ -10,6 +10,7 @@ use crate::edge::link::{Followed, Membership};
 use crate::edge::machine::{LedgerState, Recovered, Recovery};
 use crate::edge::marks::{self, Held};
 use crate::edge::orders;
+use crate::edge::sealed;
 use crate::edge::window::Order;
 use crate::pure::agent::{Given, Started, StartedWindow};
 use crate::pure::orders::{Anchor, Orders, Slot};
@@ -27,6 +28,9 @@ impl Shell {
         setup: Setup,
         clock: Clock,
     ) -> Result<(Self, Membership, LinkSecret, Event), RunError> {
+        if let Err(error) = sealed::leave_no_core() {
+            tracing::warn!(%error, "a crash of this process may leave its memory on the disk");
+        }
         let membership = Membership::load(&setup.state_dir);
         if matches!(membership, Ok(None)) && !setup.state_dir.join("window").exists() {
             return Err(RunError::NotEnrolled);
@@ -42,14 +46,25 @@ impl Shell {
 
         // The machine first: a window of before is closed before anything else (EP-2), keys and membership that
         // cannot be read included.
-        let (machine, recovery) = Machine::open(machine_setup, now)?;
+        let (mut machine, recovery) = Machine::open(machine_setup, now)?;
         let membership = membership?.ok_or(RunError::NotEnrolled)?;
         membership.check()?;
         let identity = Identity::load(&setup.state_dir)?;
+        machine.tell_keys(vec![identity.transport.clone()]);
         orders::prepare(&*disk)?;
         let mut broken = Vec::new();
         let (mut held, words) = orders::load(&*disk);
         broken.extend(words);
+        // What is in force is kept out of what commands say from the first of them on (HR-11).
+        for kept in [&held.declaration, &held.trying, &held.confirmed]
+            .into_iter()
+            .flatten()
+        {
+            drop(sealed::open(
+                &kept.payload,
+                std::slice::from_ref(&identity.transport),
+            ));
+        }
         let (standing, words) = orders::load_standing(&*disk);
         broken.extend(words);
         let (known_bad, words) = orders::load_known_bad(&*disk);

@@ -25,6 +25,7 @@ impl Machine {
             look_only: false,
             time: None,
             abilities: Vec::new(),
+            keys: Vec::new(),
             repairs: BTreeMap::new(),
         };
         window::clear_beside(machine.state())?;
@@ -68,6 +69,7 @@ impl Machine {
             look_only: true,
             time: None,
             abilities: Vec::new(),
+            keys: Vec::new(),
             repairs: BTreeMap::new(),
         })
     }

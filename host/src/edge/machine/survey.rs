@@ -11,7 +11,8 @@ use meshplan_schemas::resource::Resource;
 use super::{Change, LedgerState, Machine, MachineError};
 use crate::edge::accounts::Accounts;
 use crate::edge::observe::observe;
-use crate::kinds::{Invalid, Wanted};
+use crate::edge::sealed;
+use crate::kinds::{Invalid, Opened, Wanted};
 use crate::pure::apply_plan::{self, Ask, Decision, Inputs, Part, Plan, Step};
 use crate::pure::capability;
 use crate::pure::observed::Observed;
@@ -131,6 +132,7 @@ impl Machine {
             .filter_map(|record| record.target.clone())
             .filter(|target| !targets.contains(target))
             .collect();
+        let opened = sealed::open(declaration, &self.keys);
         let observe_all = declaration.mode == Mode::Observe;
         let mut wanted = BTreeMap::new();
         let mut parts = Vec::new();
@@ -145,7 +147,7 @@ impl Machine {
             let lacking = entry.and_then(|entry| capability::lacking(&entry.requires, &self.abilities));
             let asks = match lacking {
                 Some(why) => Err(why),
-                None => self.asks(&resources, &accounts, &falling, &mut wanted),
+                None => self.asks((&resources, &opened), &accounts, &falling, &mut wanted),
             };
             let part = match asks {
                 Err(why) => Part::Refused {
@@ -256,7 +258,7 @@ impl Machine {
     /// The resources of a module as asks, or why the module is refused.
     fn asks(
         &self,
-        resources: &[&Resource],
+        (resources, opened): (&[&Resource], &BTreeMap<ResourceName, Opened>),
         accounts: &Accounts,
         falling: &BTreeSet<TargetPath>,
         wanted: &mut BTreeMap<ResourceName, Wanted>,
@@ -277,7 +279,7 @@ impl Machine {
                 decision: Decision::Unchanged,
                 found: None,
             };
-            match Wanted::validate(&kind, accounts) {
+            match Wanted::validate(&kind, accounts, opened.get(name)) {
                 Err(Invalid::Fields(why)) => return Err(format!("{name}: {why}")),
                 Err(Invalid::Machine(why)) => {
                     ask.target = kind.target().and_then(|t| TargetPath::parse(t).ok());

@@ -1,5 +1,8 @@
 //! What a pass decided, stored in one transaction: numbers and bytes before anything is published (SG-8).
 
+use std::collections::BTreeMap;
+
+use meshplan_schemas::digest::Digest;
 use meshplan_schemas::ident::CommitId;
 use meshplan_schemas::timestamp::BlockMark;
 
@@ -19,6 +22,8 @@ pub struct Signed {
     pub orders: Vec<SignedOrder>,
     /// The blocks, signed, in order.
     pub blocks: Vec<SignedBlock>,
+    /// The values that its contents name and the store lacks, encrypted to the reconciler itself.
+    pub values: BTreeMap<Digest, Vec<u8>>,
     /// The epochs that stand from here on, newest first; empty: as before.
     pub epochs_standing: Vec<StandingEpoch>,
 }
@@ -80,6 +85,7 @@ impl Store {
         let before = kept::changes(&mut tx).await?;
         compare(&counters(&mut tx).await?, &act.counters_before)?;
         put_contents(&mut tx, act).await?;
+        put_values(&mut tx, signed).await?;
         let mut written = Vec::with_capacity(act.deliveries.len());
         for delivery in &act.deliveries {
             written.push((delivery, self.inner.walking.put(&mut tx, delivery).await?));
@@ -211,6 +217,14 @@ async fn put_contents(tx: &mut Tx, act: &Act) -> Result<(), StoreError> {
     const SQL: &str = "INSERT INTO contents (digest, body) VALUES ($1, $2) ON CONFLICT DO NOTHING";
     for (digest, body) in &act.contents {
         tx.run(SQL, args![digest.to_string(), body.as_slice()]).await?;
+    }
+    Ok(())
+}
+
+async fn put_values(tx: &mut Tx, signed: &Signed) -> Result<(), StoreError> {
+    const SQL: &str = "INSERT INTO secret_values (digest, file) VALUES ($1, $2) ON CONFLICT DO NOTHING";
+    for (digest, file) in &signed.values {
+        tx.run(SQL, args![digest.to_string(), file.as_slice()]).await?;
     }
     Ok(())
 }

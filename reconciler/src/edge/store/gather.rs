@@ -120,6 +120,19 @@ impl Store {
         let row: Option<(Vec<u8>,)> = self.db().row(SQL, args![digest.to_string()]).await?;
         Ok(row.map(|(body,)| body))
     }
+
+    /// The value of a secret by its content digest, encrypted to the reconciler itself (FR-9).
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub async fn secret_value(
+        &self,
+        digest: meshplan_schemas::digest::Digest,
+    ) -> Result<Option<Vec<u8>>, StoreError> {
+        const SQL: &str = "SELECT file FROM secret_values WHERE digest = $1";
+        let row: Option<(Vec<u8>,)> = self.db().row(SQL, args![digest.to_string()]).await?;
+        Ok(row.map(|(file,)| file))
+    }
 }
 
 async fn head(tx: &mut Tx) -> Result<Option<HeadRef>, StoreError> {

@@ -3,7 +3,7 @@
 //!
 //! Rows go in by the thousand, as JSON that SQLite takes apart: a record of ten thousand notes is a moment's work.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use meshplan_schemas::digest::Digest;
 use meshplan_schemas::envelope::Envelope;
@@ -46,6 +46,8 @@ pub struct Rebuilt<'a> {
     pub record: &'a Record,
     /// What that comes to.
     pub filled: &'a Filled,
+    /// Values of secrets that it names, encrypted to the reconciler itself.
+    pub values: &'a BTreeMap<Digest, Vec<u8>>,
     /// How far the branch was read.
     pub cursor: Option<Cursor>,
     /// Blocks that stand in no note yet, by number.
@@ -182,7 +184,7 @@ fn counters(rebuilt: &Rebuilt<'_>) -> Counters {
 }
 
 async fn empty(tx: &mut Tx) -> Result<(), StoreError> {
-    const ALL: [&str; 13] = [
+    const ALL: [&str; 14] = [
         "DELETE FROM delivery_parts",
         "DELETE FROM transitions",
         "DELETE FROM deliveries",
@@ -190,6 +192,7 @@ async fn empty(tx: &mut Tx) -> Result<(), StoreError> {
         "DELETE FROM leaves",
         "DELETE FROM standing_epochs",
         "DELETE FROM contents",
+        "DELETE FROM secret_values",
         "DELETE FROM assignments",
         "DELETE FROM accepted",
         "DELETE FROM known_bad",
@@ -303,6 +306,7 @@ async fn put_state(tx: &mut Tx, rebuilt: &Rebuilt<'_>) -> Result<(), StoreError>
     const BAD: &str = "INSERT INTO known_bad (scope, digest, doc) \
         SELECT value ->> 0, value ->> 1, value ->> 2 FROM json_each($1)";
     const CONTENT: &str = "INSERT INTO contents (digest, body) VALUES ($1, $2) ON CONFLICT DO NOTHING";
+    const VALUE: &str = "INSERT INTO secret_values (digest, file) VALUES ($1, $2)";
     const FREEZE: &str = "INSERT INTO meta (key, value) VALUES ('freeze', $1)";
     let filled = rebuilt.filled;
     let mut rows = Vec::with_capacity(filled.assignments.len());
@@ -323,6 +327,9 @@ async fn put_state(tx: &mut Tx, rebuilt: &Rebuilt<'_>) -> Result<(), StoreError>
     for (digest, body) in &filled.contents {
         tx.run(CONTENT, args![digest.to_string(), body.as_slice()])
             .await?;
+    }
+    for (digest, file) in rebuilt.values {
+        tx.run(VALUE, args![digest.to_string(), file.as_slice()]).await?;
     }
     if let Some(freeze) = &rebuilt.record.freeze {
         tx.run(FREEZE, args![text(&Some(freeze))?]).await?;

@@ -13,10 +13,11 @@ use meshplan_schemas::ident::{FleetName, ModuleName};
 use meshplan_schemas::maintenance::FleetWindows;
 
 use super::contents::Contents;
-use super::{Composed, TreeError, lists};
+use super::{Composed, OfSecrets, TreeError, lists};
 use crate::pure::assertions;
 use crate::pure::by_node::ByNode;
 use crate::pure::parse::{ReadRecords, is_record, parse_after};
+use crate::pure::secrets::{OpensSecrets, Secrets, Unopened};
 use crate::pure::source_tree::{Entry, EntryKind, SourceTree};
 use crate::pure::validate::{Validated, validate};
 
@@ -27,6 +28,15 @@ pub struct Expected {
     pub fleet: Option<FleetName>,
     /// The branch.
     pub branch: Option<String>,
+    /// Who opens secrets; none: nobody does ([`Unopened`]).
+    pub opener: Option<Arc<dyn OpensSecrets>>,
+}
+
+impl Expected {
+    fn secrets(&self, tree: &SourceTree) -> Secrets {
+        let opener = self.opener.clone();
+        Secrets::of(tree, &opener.unwrap_or_else(|| Arc::new(Unopened)))
+    }
 }
 
 /// Composes one tree after another.
@@ -45,6 +55,7 @@ pub struct Composer {
 #[derive(Debug)]
 pub(super) struct Good {
     validated: Validated,
+    secrets: Secrets,
     contents: Contents,
 }
 
@@ -119,7 +130,7 @@ impl Composer {
             let document = self.records.renew(path, &entry)?;
             let at = good.validated.replace(&document)?;
             let record = good.validated.nodes().get(at)?;
-            let (node, modules) = good.contents.renew(&good.validated, record)?;
+            let (node, modules) = good.contents.renew((&good.validated, &good.secrets), record)?;
             let nodes = std::iter::once(&*node);
             if !assertions::failures(good.validated.checks(), nodes, good.validated.policy()).is_empty() {
                 return None;
@@ -144,7 +155,11 @@ impl Composer {
             composed.list_digest = lists::list_digest(&good.validated, &composed.leaves).ok()?;
         }
         for module in fed_anew {
-            if let Some(source) = good.contents.source(&good.validated, &module).ok()? {
+            if let Some(source) = good
+                .contents
+                .source((&good.validated, &good.secrets), &module)
+                .ok()?
+            {
                 composed.sources.insert(module, source);
             }
         }
@@ -200,7 +215,7 @@ impl Good {
             if refused {
                 Err(validated.warnings().to_vec())
             } else {
-                Self::compose(validated, before)
+                Self::compose(validated, expected.secrets(tree), before)
             }
         });
         match composed {
@@ -219,11 +234,15 @@ impl Good {
     }
 
     /// Composes a validated tree; the errors are what only rendering can find.
-    fn compose(validated: Validated, before: Option<Self>) -> Result<(Self, Composed), Vec<Finding>> {
-        let before = before.map(|good| (good.validated, good.contents));
+    fn compose(
+        validated: Validated,
+        secrets: Secrets,
+        before: Option<Self>,
+    ) -> Result<(Self, Composed), Vec<Finding>> {
+        let of_tree = (&validated, &secrets);
         let (contents, warnings) = match before {
-            Some((tree, contents)) => Contents::of(&validated, Some((&tree, contents)))?,
-            None => Contents::of(&validated, None)?,
+            Some(good) => Contents::of(of_tree, Some(((&good.validated, &good.secrets), good.contents)))?,
+            None => Contents::of(of_tree, None)?,
         };
         let told = |e: serde_json::Error| {
             vec![Finding::of_file(
@@ -242,7 +261,7 @@ impl Good {
         for name in validated.modules().keys() {
             sources.extend(
                 contents
-                    .source(&validated, name)
+                    .source(of_tree, name)
                     .map_err(told)?
                     .map(|d| (name.clone(), d)),
             );
@@ -261,6 +280,11 @@ impl Good {
             plans: validated.plans().clone(),
             checks: validated.checks().to_vec(),
             warnings,
+            secrets: OfSecrets {
+                closed: secrets.failed(),
+                retired: lists::retired(&validated, &secrets),
+                not_opened: secrets.not_opened(),
+            },
             unsigned: validated.unsigned().cloned(),
         };
         let mut failed = assertions::failures(
@@ -273,7 +297,12 @@ impl Good {
             failed.sort();
             return Err(failed);
         }
-        Ok((Self { validated, contents }, composed))
+        let good = Self {
+            validated,
+            secrets,
+            contents,
+        };
+        Ok((good, composed))
     }
 }
 

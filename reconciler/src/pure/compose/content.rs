@@ -1,6 +1,9 @@
 //! The content of one module on one node: its resources with their bytes (page 06 has the kinds).
 
+use std::collections::BTreeMap;
+
 use meshplan_schemas::declaration::{Mode, ModuleContent};
+use meshplan_schemas::digest::Digest;
 use meshplan_schemas::document::module::{
     DirectoryResource, Entry, FileResource, LinkResource, ModuleFile, ProbeResource,
 };
@@ -9,26 +12,43 @@ use meshplan_schemas::document::scalar::Int;
 use meshplan_schemas::ident::ResourceName;
 use meshplan_schemas::resource::{Ask, Content, Directory, File, Kind, Link, Probe, Resource};
 
+use super::Filled;
 use super::kinds::{self, Place};
-use crate::pure::template::{RenderError, SUFFIX};
+use crate::pure::secrets::{NoSecret, Scope, Secret};
+use crate::pure::template::{RenderError, Rendered, SUFFIX};
 use crate::pure::validate::Module;
 
-/// The resources of a module in the order in which they stand in its document.
+/// The permission bits of a file that holds a secret, where nobody says any (HK-1).
+const SEALED_MODE: &str = "0600";
+/// Those of any other.
+const PLAIN_MODE: &str = "0644";
+
+/// The resources of a module in the order in which they stand in its document, with the values that they name.
 pub(super) fn content(
     place: Place<'_>,
     observe: bool,
-    mut render: impl FnMut(&str) -> Result<Vec<u8>, RenderError>,
-) -> Result<ModuleContent, RenderError> {
+    scope: &Scope,
+    render: impl FnMut(&str) -> Result<Rendered, RenderError>,
+) -> Result<Filled, RenderError> {
     let Place { name, module, .. } = place;
     let document = &module.file;
     let mut resources: Vec<Resource> = Vec::new();
+    let mut files = Files {
+        module,
+        scope,
+        render,
+        secrets: BTreeMap::new(),
+        values: Vec::new(),
+        hides: Vec::new(),
+    };
     for entry in document.entries() {
         let common = entry.common();
         let id = common.id().value.clone();
         let forward_only = common.forward_only().map(|at| at.value);
         let not_reversible = common.not_reversible().map(|at| at.value.0.clone());
+        files.hides.clear();
         let kinds = match entry {
-            Entry::File(r) => vec![(id, Kind::File(file(module, r, &mut render)?))],
+            Entry::File(r) => vec![(id, Kind::File(files.file(r)?))],
             Entry::Directory(r) => vec![(id, Kind::Directory(directory(r)))],
             Entry::Link(r) => vec![(id, Kind::Link(link(r)))],
             Entry::Probe(r) => probe(document, r)
@@ -43,17 +63,23 @@ pub(super) fn content(
             Some(Resource {
                 forward_only,
                 not_reversible: not_reversible.clone(),
+                hides: files.hides.clone(),
                 ..resource
             })
         }));
     }
-    Ok(ModuleContent {
+    let content = ModuleContent {
         module: name.clone(),
         mode: if observe { Mode::Observe } else { Mode::Apply },
         after: document.after.iter().map(|m| m.value.clone()).collect(),
         on_policy_change: values(&document.on_policy_change),
         requires: document.requires.iter().map(|at| at.value.to_string()).collect(),
+        secrets: files.secrets,
         resources,
+    };
+    Ok(Filled {
+        content,
+        values: files.values,
     })
 }
 
@@ -61,33 +87,83 @@ fn values<T: Clone>(list: &[At<T>]) -> Vec<T> {
     list.iter().map(|at| at.value.clone()).collect()
 }
 
-fn file(
-    module: &Module,
-    resource: &FileResource,
-    render: &mut impl FnMut(&str) -> Result<Vec<u8>, RenderError>,
-) -> Result<File, RenderError> {
-    let content = match (&resource.source, &resource.content) {
-        (Some(source), _) if source.value.0.ends_with(SUFFIX) => Content::of(&render(&source.value.0)?),
-        (Some(source), _) => Content::of(
-            module
-                .files
-                .get(&source.value.0)
-                .map(AsRef::as_ref)
-                .unwrap_or_default(),
-        ),
-        (None, inline) => Content::Text(inline.as_ref().map(|at| at.value.clone()).unwrap_or_default()),
-    };
-    Ok(File {
-        path: resource.path.value.0.clone(),
-        content,
-        mode: resource.mode.0.clone(),
-        owner: resource.owner.as_ref().map(|o| o.0.clone()),
-        group: resource.group.as_ref().map(|g| g.0.clone()),
-        restarts: values(&resource.restarts),
-        reloads: values(&resource.reloads),
-        runs: values(&resource.runs),
-        validate: resource.validate.as_ref().map(|v| v.value.clone()),
-    })
+/// Makes the files of a module.
+struct Files<'m, R> {
+    module: &'m Module,
+    scope: &'m Scope,
+    render: R,
+    /// The secrets that went in: [`ModuleContent::secrets`].
+    secrets: BTreeMap<String, Digest>,
+    /// The values that are named.
+    values: Vec<Secret>,
+    /// Those of the file in hand: [`Resource::hides`].
+    hides: Vec<Digest>,
+}
+
+impl<R: FnMut(&str) -> Result<Rendered, RenderError>> Files<'_, R> {
+    fn file(&mut self, resource: &FileResource) -> Result<File, RenderError> {
+        let content = match (&resource.secret, &resource.source, &resource.content) {
+            (Some(name), ..) => self.secret(&name.value.0)?,
+            (None, Some(source), _) if source.value.0.ends_with(SUFFIX) => self.rendered(&source.value.0)?,
+            (None, Some(source), _) => Content::of(
+                self.module
+                    .files
+                    .get(&source.value.0)
+                    .map(AsRef::as_ref)
+                    .unwrap_or_default(),
+            ),
+            (None, None, inline) => {
+                Content::Text(inline.as_ref().map(|at| at.value.clone()).unwrap_or_default())
+            }
+        };
+        let mode = resource.mode.as_ref().map(|at| at.value.0.clone());
+        let mode = mode.unwrap_or_else(|| match content {
+            Content::Sealed(_) => SEALED_MODE.to_owned(),
+            Content::Text(_) | Content::Base64(_) => PLAIN_MODE.to_owned(),
+        });
+        Ok(File {
+            path: resource.path.value.0.clone(),
+            content,
+            mode,
+            owner: resource.owner.as_ref().map(|o| o.0.clone()),
+            group: resource.group.as_ref().map(|g| g.0.clone()),
+            restarts: values(&resource.restarts),
+            reloads: values(&resource.reloads),
+            runs: values(&resource.runs),
+            validate: resource.validate.as_ref().map(|v| v.value.clone()),
+        })
+    }
+
+    fn secret(&mut self, name: &str) -> Result<Content, RenderError> {
+        match self.scope.get(name) {
+            Ok((known_as, secret)) => {
+                self.secrets.insert(known_as.to_owned(), secret.digest());
+                self.values.push(secret.clone());
+                Ok(Content::Sealed(secret.digest()))
+            }
+            // That there is none, validation has refused.
+            Err(NoSecret::Closed(why) | NoSecret::Unknown(why)) => Err(RenderError::closed(why)),
+        }
+    }
+
+    /// A template that called `secret()` is sealed whole (FR-8).
+    fn rendered(&mut self, path: &str) -> Result<Content, RenderError> {
+        let rendered = (self.render)(path)?;
+        if rendered.secrets.is_empty() {
+            return Ok(Content::of(&rendered.bytes));
+        }
+        for secret in rendered.secrets.values() {
+            self.hides.push(secret.digest());
+            self.values.push(secret.clone());
+        }
+        let names = rendered.secrets.into_iter();
+        self.secrets
+            .extend(names.map(|(name, secret)| (name, secret.digest())));
+        let whole = self.scope.made(rendered.bytes);
+        let content = Content::Sealed(whole.digest());
+        self.values.push(whole);
+        Ok(content)
+    }
 }
 
 fn directory(resource: &DirectoryResource) -> Directory {

@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use meshplan_schemas::declaration::{LeftOut, Mode};
 use meshplan_schemas::digest::Digest;
+use meshplan_schemas::document::module::Entry;
 use meshplan_schemas::document::var::Var;
 use meshplan_schemas::finding::Finding;
 use meshplan_schemas::ident::{ModuleName, NodeId, NodeName};
@@ -18,11 +19,15 @@ use serde_json::json;
 use super::content::content;
 use super::kinds::{self, Place};
 use super::{ComposedNode, Made, left_out, node};
-use crate::pure::template::{Budget, RenderError, Shared, Templates};
+use crate::pure::secrets::{Scope, Secrets, Uses};
+use crate::pure::template::{Budget, RenderError, SUFFIX, Shared, Templates};
 use crate::pure::validate::{Module, Record, Validated, settings};
 
 /// Above this many nodes a template that reads all of them is worth a warning (FR-8).
 const MANY_NODES: usize = 200;
+
+/// A tree: what it says, and its secrets.
+type OfTree<'t> = (&'t Validated, &'t Secrets);
 
 /// What fed a module on a node: its settings, and `[vars]` where a template reads them.
 type Fed = Vec<(String, Var)>;
@@ -44,7 +49,11 @@ struct OfModule {
     left_out: Option<(String, Finding)>,
     /// Its content differs from node to node by more than settings; and it hangs on what other nodes are.
     reads: Reads,
-    /// The digest of each file of the folder, by its path in it.
+    /// The secrets that it can name.
+    scope: Arc<Scope>,
+    /// Those that it may use, with the digests of their values (FR-9).
+    secrets: BTreeMap<String, Result<Digest, String>>,
+    /// The digest of each file of the folder, by its path in it; that of the value, for a secret.
     files: Arc<BTreeMap<String, Digest>>,
     /// By whether it only observes, and what fed it; empty where a template reads `node`.
     made: BTreeMap<(bool, Arc<Fed>), OnNode>,
@@ -118,14 +127,15 @@ impl Contents {
     /// # Errors
     /// What cannot be compiled or rendered, sorted by file and line, with the tree's warnings.
     pub(super) fn of(
-        validated: &Validated,
-        before: Option<(&Validated, Self)>,
+        tree: OfTree<'_>,
+        before: Option<(OfTree<'_>, Self)>,
     ) -> Result<(Self, Vec<Finding>), Vec<Finding>> {
+        let (validated, secrets) = tree;
         let Carried {
             mut contents,
             steady,
             nodes: mut known,
-        } = Self::carried_over(validated, before)?;
+        } = Self::carried_over(tree, before)?;
         let mut budget = Budget::after(contents.bytes);
         let shared = Shared::of(validated, contents.read_all_nodes());
         let mut failed = Failed::new();
@@ -165,6 +175,7 @@ impl Contents {
             .values()
             .filter_map(|module| module.left_out.as_ref());
         warnings.extend(left_out.map(|(_, finding)| finding.clone()));
+        warnings.extend(secrets.findings());
         warnings.sort();
         if failed.is_empty() {
             return Ok((contents, warnings));
@@ -180,10 +191,11 @@ impl Contents {
     /// # Errors
     /// What cannot be compiled.
     pub(super) fn of_records<'r>(
-        validated: &Validated,
+        tree: OfTree<'_>,
         records: impl Iterator<Item = &'r Record>,
     ) -> Result<Vec<Result<ComposedNode, Vec<Finding>>>, Vec<Finding>> {
-        let Carried { mut contents, .. } = Self::carried_over(validated, None)?;
+        let (validated, _) = tree;
+        let Carried { mut contents, .. } = Self::carried_over(tree, None)?;
         let shared = Shared::of(validated, contents.read_all_nodes());
         let made = records.map(|record| {
             let mut failed = Failed::new();
@@ -208,10 +220,11 @@ impl Contents {
 
     /// What of another tree can be taken over.
     fn carried_over(
-        validated: &Validated,
-        before: Option<(&Validated, Self)>,
+        (validated, secrets): OfTree<'_>,
+        before: Option<(OfTree<'_>, Self)>,
     ) -> Result<Carried, Vec<Finding>> {
         let (before, mut former) = before.unzip();
+        let before = before.map(|(validated, _)| validated);
         let same_fleet = before.is_some_and(|b| {
             b.fleet().fleet == validated.fleet().fleet && b.fleet_vars() == validated.fleet_vars()
         });
@@ -230,10 +243,13 @@ impl Contents {
                 .as_mut()
                 .and_then(|former| former.modules.remove(name))
                 .filter(|_| same);
+            let scope = Arc::new(secrets.within(name));
+            let used = scope.state(&uses(module));
             let (templates, files, made) = match known {
                 Some(known) => {
                     let reads = known.reads;
-                    let stands = (same_fleet || !reads.fleet) && (same_nodes || !reads.nodes);
+                    let stands =
+                        (same_fleet || !reads.fleet) && (same_nodes || !reads.nodes) && known.secrets == used;
                     // Settings come from the fleet's `[vars]` too; a content that was made is found by their values.
                     if stands && (same_fleet || module.file.settings.0.is_empty()) {
                         steady.insert(name.clone());
@@ -243,8 +259,10 @@ impl Contents {
                 }
                 None => match Templates::compile(module) {
                     Ok(templates) => {
-                        let files =
-                            (module.files.iter()).map(|(path, bytes)| (path.clone(), Digest::of(bytes)));
+                        let files = module.files.iter().map(|(path, bytes)| {
+                            let of_value = secrets.source_digest(&format!("modules/{name}/{path}"));
+                            (path.clone(), of_value.unwrap_or_else(|| Digest::of(bytes)))
+                        });
                         (Arc::new(templates), Arc::new(files.collect()), BTreeMap::new())
                     }
                     Err(more) => {
@@ -254,7 +272,9 @@ impl Contents {
                 },
             };
             let of_module = OfModule {
-                left_out: left_out::reason(name, module, &templates),
+                left_out: left_out::reason(name, module),
+                scope,
+                secrets: used,
                 reads: Reads::of(module, &templates),
                 templates,
                 files,
@@ -287,7 +307,7 @@ impl Contents {
     /// sources it changes. None where the whole tree must be made: a template reads all nodes, or something failed.
     pub(super) fn renew(
         &mut self,
-        validated: &Validated,
+        (validated, _): OfTree<'_>,
         record: &Record,
     ) -> Option<(Arc<ComposedNode>, Vec<ModuleName>)> {
         if self.read_all_nodes() {
@@ -377,20 +397,22 @@ impl Contents {
                 modules.insert(name.clone(), on_node.made.clone());
                 continue;
             }
-            let context = || shared.context(record, &resolved);
+            let context = |secret| shared.context(record, &resolved, secret);
             let before = budget.left();
-            let templates = &of_module.templates;
+            let (templates, scope) = (&of_module.templates, &of_module.scope);
             let place = Place {
                 validated,
                 name,
                 module,
                 record,
             };
-            let made = content(place, observe, |path| templates.render(path, context(), budget));
+            let made = content(place, observe, scope, |path| {
+                templates.render(path, context, budget, scope)
+            });
             let put_out = before - budget.left();
-            match made.map(|content| (Digest::of_value(&content), content)) {
-                Ok((Ok(digest), content)) => {
-                    let made = (digest, Arc::new(content));
+            match made.map(|filled| (Digest::of_value(&filled.content), filled)) {
+                Ok((Ok(digest), filled)) => {
+                    let made = (digest, Arc::new(filled));
                     modules.insert(name.clone(), made.clone());
                     if own {
                         bytes += put_out;
@@ -400,6 +422,11 @@ impl Contents {
                 }
                 // What a module's content holds can always be written; it would be missing on the node.
                 Ok((Err(_), _)) => {}
+                // Not the tree's fault: the module is left out, the others go on (FR-8).
+                Err(error) if error.is_closed() => left_out.push(LeftOut {
+                    module: name.clone(),
+                    reason: error.message,
+                }),
                 Err(error) => {
                     let first = failed.entry((name.clone(), error));
                     first.or_insert_with(|| (record.name.clone(), 0)).1 += 1;
@@ -445,7 +472,7 @@ impl Contents {
     /// another value does.
     pub(super) fn source(
         &self,
-        validated: &Validated,
+        (validated, _): OfTree<'_>,
         name: &ModuleName,
     ) -> Result<Option<Digest>, serde_json::Error> {
         let (Some(module), Some(of_module)) = (validated.modules().get(name), self.modules.get(name)) else {
@@ -456,14 +483,37 @@ impl Contents {
             .map(|(name, at)| (name.as_str(), &at.value))
             .collect();
         let fed: Vec<&Fed> = of_module.fed.keys().map(AsRef::as_ref).collect();
-        Digest::of_value(&json!({
+        let mut source = json!({
             "document": Digest::of(module.source.text().as_bytes()),
             "files": *of_module.files,
             "fleet_vars": fleet_vars,
             "fed": fed,
-        }))
-        .map(Some)
+        });
+        let secrets: BTreeMap<&String, Option<&Digest>> = (of_module.secrets.iter())
+            .map(|(name, state)| (name, state.as_ref().ok()))
+            .collect();
+        if !secrets.is_empty()
+            && let Some(source) = source.as_object_mut()
+        {
+            source.insert("secrets".to_owned(), serde_json::to_value(secrets)?);
+        }
+        Digest::of_value(&source).map(Some)
     }
+}
+
+/// The secrets that a module may use: its document's, and those that its templates ask for.
+fn uses(module: &Module) -> Uses {
+    let mut uses = Uses::default();
+    let named = module.file.entries().into_iter().filter_map(|entry| match entry {
+        Entry::File(file) => file.secret.as_ref(),
+        _ => None,
+    });
+    uses.names.extend(named.map(|at| at.value.0.clone()));
+    let templates = module.files.iter().filter(|(path, _)| path.ends_with(SUFFIX));
+    for text in templates.filter_map(|(_, bytes)| std::str::from_utf8(bytes).ok()) {
+        uses.add_calls(text);
+    }
+    uses
 }
 
 /// What feeds a module on a node.

@@ -5,13 +5,15 @@
 //! is proven; who the node is (its record, its own `[vars]`) and who the others are is of today.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use meshplan_schemas::finding::Finding;
 use meshplan_schemas::ident::{ModuleName, NodeId};
 
-use super::Made;
 use super::contents::Contents;
+use super::{Made, lists, spent};
 use crate::pure::parse::parse;
+use crate::pure::secrets::{OpensSecrets, Secrets};
 use crate::pure::source_tree::SourceTree;
 use crate::pure::validate::settings::resolve;
 use crate::pure::validate::{Record, Validated, validate};
@@ -24,19 +26,21 @@ pub type Former = BTreeMap<(ModuleName, NodeId), Result<Made, String>>;
 pub fn former(
     now: &SourceTree,
     then: &SourceTree,
-    module: &ModuleName,
-    nodes: &BTreeSet<NodeId>,
+    (module, nodes): (&ModuleName, &BTreeSet<NodeId>),
+    opener: &Arc<dyn OpensSecrets>,
 ) -> BTreeMap<NodeId, Result<Made, String>> {
     let all = |why: String| nodes.iter().map(|id| (*id, Err(why.clone()))).collect();
     let read = |tree| {
         let (documents, findings) = parse(tree);
         validate(documents).map_err(|more| findings.into_iter().chain(more).collect::<Vec<_>>())
     };
+    let (secrets_now, secrets) = (Secrets::of(now, opener), Secrets::of(then, opener));
     let (now, then) = match (read(now), read(then)) {
         (Ok(now), Ok(then)) => (now, then),
         (Err(findings), _) => return all(said("the tree", &findings)),
         (_, Err(findings)) => return all(said("the tree in which it was accepted", &findings)),
     };
+    let retired = lists::retired(&now, &secrets_now);
     let Some(mixed) = now.with_module_of(then, module) else {
         return all("the commit in which it was accepted has no such module".to_owned());
     };
@@ -50,7 +54,7 @@ pub fn former(
             None => fitting.push(record),
         }
     }
-    let composed = match Contents::of_records(&mixed, fitting.iter().copied()) {
+    let composed = match Contents::of_records((&mixed, &secrets), fitting.iter().copied()) {
         Ok(composed) => composed,
         Err(findings) => return all(said("its former content", &findings)),
     };
@@ -65,6 +69,12 @@ pub fn former(
             }),
             Err(findings) => Err(said("its former content", &findings)),
         };
+        let made = made.and_then(|made| match spent(&made.1, &retired) {
+            Some((name, _)) => Err(format!(
+                "its former content needs a retired value of the secret `{name}`"
+            )),
+            None => Ok(made),
+        });
         out.insert(record.file.id.value, made);
     }
     out
@@ -94,11 +104,10 @@ fn said(what: &str, findings: &[Finding]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use meshplan_schemas::resource::Kind;
 
     use super::*;
+    use crate::pure::secrets::Unopened;
     use crate::pure::source_tree::EntryKind;
 
     const WEB: &str = "[settings.port]\ntype = \"integer\"\n\n[settings.site]\ntype = \"string\"\n\n\
@@ -132,7 +141,8 @@ mod tests {
             other => panic!("{other:?}"),
         };
         let nodes = nodes.iter().map(|n| id(*n)).collect();
-        former(now, then, &"web".parse().unwrap(), &nodes)
+        let opener: Arc<dyn OpensSecrets> = Arc::new(Unopened);
+        former(now, then, (&"web".parse().unwrap(), &nodes), &opener)
             .into_iter()
             .map(|(node, made)| (node, made.map(text)))
             .collect()

@@ -7,33 +7,26 @@ use meshplan_schemas::document::module::{BundleSource, Entry};
 use meshplan_schemas::finding::Finding;
 use meshplan_schemas::ident::ModuleName;
 
-use crate::pure::template::Templates;
 use crate::pure::validate::Module;
 
 /// Why a module is left out on every node that has it, and the place that says so; none when it is not.
-pub(super) fn reason(name: &ModuleName, module: &Module, templates: &Templates) -> Option<(String, Finding)> {
-    let (needs, span) = first_need(module)
-        .map(|(needs, span)| (needs, Some(span)))
-        .or_else(|| {
-            templates
-                .read("secret")
-                .then(|| ("a template of it calls `secret()`".to_owned(), None))
-        })?;
+pub(super) fn reason(name: &ModuleName, module: &Module) -> Option<(String, Finding)> {
+    let (needs, span) = first_need(module)?;
     let reason = format!("{needs}, which this version does not carry to nodes yet");
     let message = format!("the module `{name}` is left out on every node: {reason}");
-    let finding = match span {
-        Some(span) => module.source.error(span.clone(), message),
-        None => Finding::of_file(module.source.file(), message),
-    };
+    let finding = module.source.error(span.clone(), message);
     Some((reason, finding.warning()))
 }
 
 fn first_need(module: &Module) -> Option<(String, &Range<usize>)> {
-    let secret = |at: &meshplan_schemas::document::read::At<
-        meshplan_schemas::document::texts::SecretName,
-    >| { format!("it needs the secret `{}`", at.value) };
+    let secret =
+        |at: &meshplan_schemas::document::read::At<meshplan_schemas::document::texts::SecretName>| {
+            format!(
+                "it needs the secret `{}` as the environment of a program",
+                at.value
+            )
+        };
     module.file.entries().into_iter().find_map(|entry| match entry {
-        Entry::File(r) => r.secret.as_ref().map(|at| (secret(at), &at.span)),
         Entry::Process(r) => r.env_secrets.first().map(|at| (secret(at), &at.span)),
         Entry::Container(r) => r.env_secrets.first().map(|at| (secret(at), &at.span)),
         Entry::Bundle(r) if r.source.value == BundleSource::Component => {

@@ -1,15 +1,18 @@
 //! The leaves of the fleet list, and the digests of the scopes `list` and `gate` (DL-3).
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use meshplan_schemas::digest::Digest;
+use meshplan_schemas::document::texts::SecretName;
 use meshplan_schemas::fleet_list::{Leaf, ListSettings};
 use meshplan_schemas::merkle;
 use serde_json::json;
 
-use super::Listed;
+use super::{Listed, Retired};
 use crate::pure::by_node::ByNode;
 use crate::pure::in_parts::in_parts;
+use crate::pure::secrets::Secrets;
 use crate::pure::validate::{Record, Validated};
 
 /// The records with keys, sorted by uuid.
@@ -84,5 +87,24 @@ pub(super) fn gate_digest(validated: &Validated) -> Result<Digest, serde_json::E
         }
     }
     let checks: Vec<_> = validated.checks().iter().map(|check| &check.says).collect();
-    Digest::of_value(&json!({ "fleet": fleet, "plans": validated.plans(), "checks": checks }))
+    let mut gate = json!({ "fleet": fleet, "plans": validated.plans(), "checks": checks });
+    // Who takes one out lets a spent value come back.
+    if !validated.retired().is_empty()
+        && let Some(gate) = gate.as_object_mut()
+    {
+        gate.insert("retired".to_owned(), serde_json::to_value(validated.retired())?);
+    }
+    Digest::of_value(&gate)
+}
+
+/// The secrets of which only the value of this tree may be used (DL-7).
+pub(super) fn retired(validated: &Validated, secrets: &Secrets) -> BTreeMap<SecretName, Retired> {
+    let retired = validated.retired().iter();
+    retired
+        .map(|(name, why)| {
+            let value = secrets.digest_of(&name.0);
+            let why = why.clone();
+            (name.clone(), Retired { value, why })
+        })
+        .collect()
 }

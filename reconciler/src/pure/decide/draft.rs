@@ -5,12 +5,13 @@ use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 use meshplan_schemas::digest::{Digest, canonical};
+use meshplan_schemas::document::texts::SecretName;
 use meshplan_schemas::ident::{CommitId, ModuleName, NodeId};
 use meshplan_schemas::lifecycle::delivery::{Code, State};
 
 use super::{DecideError, Known, Tree};
 use crate::pure::act::{Act, Look};
-use crate::pure::compose::Composed;
+use crate::pure::compose::{Composed, Filled, Retired};
 use crate::pure::delivery::{Delivery, Transition};
 use crate::pure::guard::{Guard, stands};
 use crate::pure::scope::Scope;
@@ -236,6 +237,26 @@ impl<'a> Draft<'a> {
             free.insert(canonical(content)?);
         }
         Ok(())
+    }
+
+    /// The secrets that are retired: in the tree of a commit, and in the newest one.
+    pub(super) fn retired(&self, commit: &CommitId) -> Vec<BTreeMap<SecretName, Retired>> {
+        let newest = self
+            .deliveries
+            .values()
+            .max_by_key(|d| d.order)
+            .map(|d| &d.commit);
+        let commits = std::iter::once(commit).chain(newest.filter(|newest| *newest != commit));
+        let trees = commits.filter_map(|commit| self.tree(commit));
+        trees.map(|tree| tree.secrets.retired.clone()).collect()
+    }
+
+    /// As [`Draft::keep`], for a module on a node, with the values that it names.
+    pub(super) fn keep_module(&mut self, digest: Digest, module: &Filled) -> Result<(), DecideError> {
+        for value in &module.values {
+            self.act.values.insert(value.digest(), value.clone());
+        }
+        self.keep(digest, &module.content)
     }
 
     /// Whether machines may be judged silent and gates may open (RO-8).

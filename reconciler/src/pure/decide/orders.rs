@@ -20,8 +20,8 @@ use crate::pure::journal::HEAD;
 use crate::pure::scope::Scope;
 use crate::pure::snapshot::{ContentRef, StandingEpoch};
 pub(super) use back::{back, back_again};
-use declarations::policy_on;
 pub(super) use declarations::{Urgency, declare};
+use declarations::{module_content, policy_on};
 pub(super) use epochs::base;
 use epochs::release;
 
@@ -49,6 +49,8 @@ pub(super) fn list(
     if let Some(walk) = delivery.walk.as_mut() {
         walk.revision = draft.counters.revision;
     }
+    let moved = sealed_to_another_key(draft, tree)?;
+    declare(draft, delivery, &moved, Urgency::Ordinary)?;
     Ok(facts)
 }
 
@@ -98,6 +100,29 @@ pub(super) fn sign_head(draft: &mut Draft<'_>, tree: &Composed, commit: &CommitI
         facts.push((HEAD.to_owned(), draft.counters.revision.to_string()));
     }
     facts
+}
+
+/// The nodes whose transport key the list changes and to which values of secrets are sealed: they get what they have
+/// under the next sequence, sealed to the new key (FR-9).
+fn sealed_to_another_key(draft: &Draft<'_>, tree: &Composed) -> Result<BTreeSet<NodeId>, DecideError> {
+    let accepted = draft.known.snapshot.accepted.get(&Scope::List);
+    let Some(before) = accepted.and_then(|accepted| draft.tree(&accepted.commit)) else {
+        return Ok(BTreeSet::new());
+    };
+    let key = |tree: &Composed, id| tree.leaves.get(id).map(|listed| listed.leaf.transport_key);
+    let mut moved = BTreeSet::new();
+    for id in tree.leaves.keys() {
+        let former = key(&before, id);
+        if former.is_none() || former == key(tree, id) {
+            continue;
+        }
+        for content in draft.modules_on(*id).values() {
+            if !module_content(draft, content.digest)?.secrets.is_empty() {
+                moved.insert(*id);
+            }
+        }
+    }
+    Ok(moved)
 }
 
 /// What a stage's machines were sent.
@@ -244,7 +269,7 @@ pub(super) fn after<'l>(
             Scope::Module(_) if leg.from.is_some() => change.after,
             Scope::Module(module) => match tree.nodes.get(id).and_then(|n| n.modules.get(module)) {
                 Some((digest, content)) => {
-                    draft.keep(*digest, &**content)?;
+                    draft.keep_module(*digest, content)?;
                     Some(*digest)
                 }
                 None => None,

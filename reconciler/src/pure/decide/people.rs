@@ -44,13 +44,12 @@ fn obey(draft: &mut Draft<'_>, delivery: &mut Delivery, request: &Request) -> Re
     let state = delivery.state;
     let (name, code) = (delivery.name.clone(), delivery.code);
     let refused = |what: &str| Ok(format!("refused: {name} is {state} ({code}), {what}"));
+    let stuck = matches!(code, Code::RollBackFailed | Code::RetiredValue);
     match (request.verb, state) {
         (Verb::Go, State::Held) if delivery.code == Code::KnownBad => {
             refused("its content failed before: `go --again` tries it once more")
         }
-        (Verb::Go, State::Held) if delivery.code == Code::RollBackFailed => {
-            refused("nothing more is switched; merge a commit that mends it")
-        }
+        (Verb::Go, State::Held) if stuck => refused("nothing more is switched; merge a commit that mends it"),
         (Verb::Go | Verb::GoAgain, State::Held)
             if delivery.has_begun() || delivery.code == Code::NoMachine =>
         {
@@ -121,7 +120,7 @@ fn obey(draft: &mut Draft<'_>, delivery: &mut Delivery, request: &Request) -> Re
             refused("no machine has it yet: `meshplan deliveries withdraw` ends it")
         }
         (Verb::Abort, _) => refused("it cannot be aborted any more"),
-        (Verb::Retry, State::Held) if delivery.has_begun() && delivery.code != Code::RollBackFailed => {
+        (Verb::Retry, State::Held) if delivery.has_begun() && !stuck => {
             retry(draft, delivery)?;
             draft.transit(delivery, State::Delivering, Code::Retry, actor, why, Vec::new())?;
             Ok(format!("{} tries the stage once more", delivery.name))

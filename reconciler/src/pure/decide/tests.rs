@@ -16,6 +16,7 @@ mod recovering;
 mod reversal;
 mod rewritten;
 mod rollouts;
+mod secrets;
 mod signed;
 mod sizes;
 mod stories;

@@ -28,6 +28,7 @@ mod announce;
 mod approvals;
 mod away;
 mod beside;
+mod closed;
 mod former_checks;
 mod lasting;
 mod old_hosts;
@@ -53,24 +54,19 @@ pub(super) fn judge(draft: &mut Draft<'_>) -> Result<(), DecideError> {
     let Some(mut delivery) = draft.deliveries.get(&newest).cloned() else {
         return Ok(());
     };
-    match draft.known.trees.get(&newest) {
+    let invalid = match draft.known.trees.get(&newest) {
         // Not read yet: the pass that has it decides.
         None => return Ok(()),
         // It is no order and takes nobody's place; the one before it is the newest then.
-        Some(Tree::Invalid(findings)) => {
-            let findings = findings.clone();
-            draft.transit(
-                &mut delivery,
-                State::Failed,
-                Code::Invalid,
-                RECONCILER,
-                findings,
-                Vec::new(),
-            )?;
-            draft.put(delivery);
-            return Ok(());
-        }
-        Some(Tree::Composed(_) | Tree::Gone(_)) => {}
+        Some(Tree::Invalid(findings)) => Some(findings.clone()),
+        Some(Tree::Composed(tree)) => closed::refusal(draft, &delivery, tree),
+        Some(Tree::Gone(_)) => None,
+    };
+    if let Some(findings) = invalid {
+        let (to, code) = (State::Failed, Code::Invalid);
+        draft.transit(&mut delivery, to, code, RECONCILER, findings, Vec::new())?;
+        draft.put(delivery);
+        return Ok(());
     }
     for (_, older) in waiting {
         let older_one = draft.deliveries.get(&older);
@@ -188,7 +184,7 @@ pub(super) fn take(delivery: &mut Delivery, tree: &Composed, diff: &Diff) {
 /// Keeps the content of legs that have another commit's: the walk is not asked to compose it again.
 pub(super) fn keep_former(draft: &mut Draft<'_>, diff: &Diff) -> Result<(), DecideError> {
     for (digest, content) in &diff.former {
-        draft.keep(*digest, &**content)?;
+        draft.keep_module(*digest, content)?;
     }
     Ok(())
 }
@@ -275,7 +271,8 @@ fn make_way(draft: &mut Draft<'_>, other: &CommitId, newer: &mut Delivery) -> Re
     };
     // Where the former content is ordered already there is nothing to take back: one roll-back per failure (DL-14),
     // and the health of what came before is no condition for moving off it.
-    if held.code == Code::RollBackFailed || covers(newer, &held) {
+    let stuck = matches!(held.code, Code::RollBackFailed | Code::RetiredValue);
+    if stuck || covers(newer, &held) {
         // The newer walk answers for what this one has put on machines.
         newer.inherited = held.walk.as_ref().map(|walk| Inherited {
             reached: walk.reached.clone(),

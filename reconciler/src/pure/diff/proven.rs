@@ -15,7 +15,7 @@ use meshplan_schemas::digest::Digest;
 use meshplan_schemas::ident::{CommitId, ModuleName, NodeId};
 
 use crate::pure::compose::former::Former;
-use crate::pure::compose::{Composed, ComposedNode};
+use crate::pure::compose::{Composed, ComposedNode, Filled};
 use crate::pure::delivery::{Leg, NodeChange};
 use crate::pure::scope::Scope;
 use crate::pure::snapshot::{ContentRef, KnownBad, Snapshot};
@@ -65,7 +65,7 @@ pub(super) struct Instead {
     /// The nodes that get what was accepted, or lose the module.
     pub(super) leg: Option<Leg>,
     /// What they get.
-    pub(super) contents: BTreeMap<Digest, Arc<ModuleContent>>,
+    pub(super) contents: BTreeMap<Digest, Arc<Filled>>,
     /// Who gets nothing, and why.
     pub(super) left_out: Vec<(NodeId, LeftOut)>,
     /// A former content that is wanted and was not composed yet.
@@ -176,7 +176,7 @@ fn failed_on(snapshot: &Snapshot, scope: &Scope, digest: Digest, node: NodeId) -
 fn clash(node: &ComposedNode, module: &ModuleName, content: &ModuleContent) -> Option<String> {
     let others = || {
         let others = node.modules.iter().filter(|(name, _)| *name != module);
-        others.map(|(_, (_, content))| &**content)
+        others.map(|(_, (_, made))| &made.content)
     };
     let mine = targets(content);
     for other in others() {

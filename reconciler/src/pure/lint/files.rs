@@ -35,6 +35,16 @@ fn others(mode: &str) -> Option<u32> {
     mode.chars().last()?.to_digit(8)
 }
 
+/// The mode that a file with this text has on machines.
+fn mode<'f>(file: &'f FileResource, text: &str) -> &'f str {
+    let left_out = if holds_a_secret(file, text) {
+        "0600"
+    } else {
+        "0644"
+    };
+    file.mode.as_ref().map_or(left_out, |at| at.value.0.as_str())
+}
+
 /// Whether the sticky bit is set: in such a folder nobody removes what is another's.
 fn sticky(mode: &str) -> bool {
     let digits: Vec<u32> = mode.chars().filter_map(|digit| digit.to_digit(8)).collect();
@@ -52,7 +62,7 @@ pub(super) fn world_writable(subject: &Subject<'_>) -> Vec<Finding> {
             }
         };
         for file in &module.files {
-            say(&file.path.value.0, &file.path.span, &file.mode.0);
+            say(&file.path.value.0, &file.path.span, mode(file, ""));
         }
         for directory in module
             .directories
@@ -69,7 +79,6 @@ pub(super) fn private_readable(subject: &Subject<'_>) -> Vec<Finding> {
     let mut found = Vec::new();
     for module in subject.validated.modules().values() {
         for file in &module.file.files {
-            let readable = others(&file.mode.0).is_some_and(|bits| bits & 4 == 4);
             let bytes = file
                 .source
                 .as_ref()
@@ -77,11 +86,13 @@ pub(super) fn private_readable(subject: &Subject<'_>) -> Vec<Finding> {
             let text = bytes
                 .and_then(|bytes| std::str::from_utf8(bytes).ok())
                 .unwrap_or_default();
+            let mode = mode(file, text);
+            let readable = others(mode).is_some_and(|bits| bits & 4 == 4);
             if readable && looks_private(file, text) {
                 let path = &file.path;
                 let why = format!(
                     "every user of a machine can read `{}`, and it looks private: its mode is {}",
-                    path.value, file.mode.0
+                    path.value, mode
                 );
                 let help = "give it `mode = \"0600\"`, or \"0640\" and the `group` that reads it";
                 found.push(module.source.error(path.span.clone(), why).help(help));
@@ -101,7 +112,11 @@ fn looks_private(file: &FileResource, text: &str) -> bool {
     PRIVATE.iter().any(|word| name.contains(word))
         || PRIVATE_ENDS.iter().any(|end| name.ends_with(end))
         || text.contains(PRIVATE_TEXT)
-        || text.contains("secret(")
+        || holds_a_secret(file, text)
+}
+
+fn holds_a_secret(file: &FileResource, text: &str) -> bool {
+    file.secret.is_some() || text.contains("secret(")
 }
 
 pub(super) fn ignored(subject: &Subject<'_>) -> Vec<Finding> {

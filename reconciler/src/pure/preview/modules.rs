@@ -85,9 +85,13 @@ pub(super) fn changes(before: Option<&Composed>, after: &Composed) -> Changes {
             if pair.0 == pair.1 {
                 continue;
             }
-            let delta = deltas
-                .entry((module.clone(), pair))
-                .or_insert_with(|| delta((&module, &name), old.map(|(_, c)| &**c), new.map(|(_, c)| &**c)));
+            let delta = deltas.entry((module.clone(), pair)).or_insert_with(|| {
+                delta(
+                    (&module, &name),
+                    old.map(|(_, made)| &made.content),
+                    new.map(|(_, made)| &made.content),
+                )
+            });
             let gone: Vec<&ResourceChange> = (delta.group.resources.iter())
                 .filter(|r| r.how == How::Gone)
                 .collect();

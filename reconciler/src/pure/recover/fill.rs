@@ -18,6 +18,7 @@ use crate::pure::compose::{Composed, ComposedNode};
 use crate::pure::diff::policy_on_nodes;
 use crate::pure::diff::proven::Wanted;
 use crate::pure::scope::Scope;
+use crate::pure::secrets::Secret;
 use crate::pure::snapshot::{Assignment, Assignments, ContentRef, KnownBad};
 
 /// What a record comes to with the trees of its commits.
@@ -27,6 +28,8 @@ pub struct Filled {
     pub assignments: Assignments,
     /// The content of that, by digest.
     pub contents: BTreeMap<Digest, Vec<u8>>,
+    /// The values of secrets that the contents name.
+    pub values: BTreeMap<Digest, Secret>,
     /// What is accepted: with the digests that this build composes.
     pub accepted: BTreeMap<Scope, ContentRef>,
     /// What failed, on which machines.
@@ -199,7 +202,9 @@ fn modules(
         };
         let (digest, content) = made;
         if let std::collections::btree_map::Entry::Vacant(free) = out.contents.entry(digest) {
-            free.insert(canonical(&*content)?);
+            free.insert(canonical(&content.content)?);
+            out.values
+                .extend(content.values.iter().map(|value| (value.digest(), value.clone())));
         }
         assign(
             out,

@@ -24,11 +24,6 @@ pub(super) fn check(documents: &Documents, findings: &mut Vec<Finding>) {
             plan(file, &mut |span, what| say(source, span, what));
         }
     }
-    if let Some((source, file)) = read(documents.retired.as_ref())
-        && let Some(first) = file.retired.first()
-    {
-        say(source, &first.value.name.span, "retired secrets are");
-    }
 }
 
 /// What is right in a tree and keeps this version from signing anything of it: rotations, which are checked in full

@@ -202,6 +202,7 @@ pub(super) fn with_probe(mut declaration: Declaration) -> Declaration {
         spec: serde_json::to_value(probe).unwrap(),
         forward_only: None,
         not_reversible: None,
+        hides: Vec::new(),
     });
     declaration
 }

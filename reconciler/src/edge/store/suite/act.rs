@@ -87,6 +87,7 @@ pub(super) async fn what_a_pass_stored_is_what_the_next_one_sees(fresh: Fresh) {
         ],
         blocks: vec![block.clone()],
         epochs_standing: vec![stands.clone()],
+        values: [(Digest::of(b"by which it is named"), b"an age file".to_vec())].into(),
     };
     let cursor = Cursor {
         repo: "fleet".into(),
@@ -110,6 +111,9 @@ pub(super) async fn what_a_pass_stored_is_what_the_next_one_sees(fresh: Fresh) {
         store.content(Digest::of(b"body")).await.unwrap().unwrap(),
         b"body"
     );
+    let value = Digest::of(b"by which it is named");
+    assert_eq!(store.secret_value(value).await.unwrap().unwrap(), b"an age file");
+    assert_eq!(store.secret_value(Digest::of(b"none")).await.unwrap(), None);
     assert_eq!(
         store.transitions_of(&commit(1)).await.unwrap(),
         [transition(1, 0)]

@@ -222,7 +222,7 @@ fn a_change_of_one_record_makes_one_node_anew() {
     assert_eq!(made, ["n3"]);
     let third = after.nodes.values().find(|n| n.name.as_str() == "n3").unwrap();
     assert!(
-        serde_json::to_string(&*third.modules["host"].1)
+        serde_json::to_string(&third.modules["host"].1.content)
             .unwrap()
             .contains("n3 r9")
     );

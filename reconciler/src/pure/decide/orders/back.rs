@@ -7,7 +7,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use meshplan_schemas::declaration::ModuleContent;
 use meshplan_schemas::digest::Digest;
+use meshplan_schemas::document::texts::SecretName;
 use meshplan_schemas::ident::{ModuleName, NodeId, ResourceName};
 use meshplan_schemas::report::Outcome;
 
@@ -15,6 +17,7 @@ use super::declarations::{Urgency, declare, module_content, policy_on};
 use super::epochs::{Aborted, abort};
 use super::restored::{Restored, Way, may_stay, restored};
 use super::{changed_policy, same_facts};
+use crate::pure::compose::{Retired, spent};
 use crate::pure::decide::DecideError;
 use crate::pure::decide::draft::Draft;
 use crate::pure::delivery::{Delivery, Leg, Reached};
@@ -44,11 +47,23 @@ pub(in crate::pure::decide) fn back(
         .collect();
     let mut declared = BTreeSet::new();
     let mut staying = stay(draft, delivery, &legs, &reached)?;
+    let retired = draft.retired(&delivery.commit);
     for leg in &legs {
         for id in leg.nodes.keys().filter(|id| reached.contains(id)) {
             let proven = draft.assignment(*id, &leg.scope).and_then(|a| a.proven.clone());
             let facts = policy_on(draft, *id);
-            match staying.remove(&(*id, leg.scope.clone())) {
+            let restored = staying.remove(&(*id, leg.scope.clone()));
+            if let Some((name, retired)) = needs_spent(draft, leg, (&proven, restored.as_ref()), &retired)?
+                && let Some(walk) = delivery.walk.as_mut()
+            {
+                let spent = walk.spent.entry(name).or_default();
+                spent.why = retired.why;
+                if let Some(module) = leg.scope.module() {
+                    spent.kept.entry(module.clone()).or_default().insert(*id);
+                }
+                continue;
+            }
+            match restored {
                 None => draft.assign(*id, &leg.scope, proven),
                 Some(restored) => {
                     assign(draft, delivery, *id, (&leg.scope, proven), &restored)?;
@@ -92,6 +107,27 @@ pub(in crate::pure::decide) fn back(
         entry.returned = entry.return_sequence == 0 && entry.return_epoch == 0;
     }
     Ok(declared)
+}
+
+/// The retired value that what a machine would go back to needs; none as a rule (DL-7).
+fn needs_spent(
+    draft: &Draft<'_>,
+    leg: &Leg,
+    (proven, restored): (&Option<ContentRef>, Option<&Restored>),
+    retired: &[BTreeMap<SecretName, Retired>],
+) -> Result<Option<(SecretName, Retired)>, DecideError> {
+    if retired.iter().all(BTreeMap::is_empty) || leg.scope.module().is_none() {
+        return Ok(None);
+    }
+    let spent = |content: &ModuleContent| {
+        let found = retired.iter().find_map(|retired| spent(content, retired))?;
+        Some((found.0.clone(), found.1.clone()))
+    };
+    match (restored, proven) {
+        (Some(restored), _) => Ok(spent(&restored.content)),
+        (None, Some(proven)) => Ok(spent(&*module_content(draft, proven.digest)?)),
+        (None, None) => Ok(None),
+    }
 }
 
 /// A walk's content takes the place of another's that was never proven: what of that goes only forward is what a roll-back

@@ -1,9 +1,9 @@
 //! Declarations: the sum of what is assigned to a node, signed under one number for all of an order (DL-3, SG-4).
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use meshplan_schemas::declaration::{Declaration, Mode, ModuleContent, ModuleEntry, OnFailure};
+use meshplan_schemas::declaration::{Declaration, LeftOut, Mode, ModuleContent, ModuleEntry, OnFailure};
 use meshplan_schemas::digest::Digest;
 use meshplan_schemas::ident::{DeliveryName, ModuleName, NodeId, ResourceName};
 use meshplan_schemas::limits::SCHEMA;
@@ -77,12 +77,32 @@ fn declaration(
     urgency: Urgency,
 ) -> Result<Declaration, DecideError> {
     let facts = policy_on(draft, node);
+    let retired = draft.retired(&delivery.commit);
     let mut modules = Vec::new();
     let mut resources = Vec::new();
+    let walk = delivery.walk.as_ref();
+    let mut spent = Vec::new();
     for (name, content) in draft.modules_on(node) {
+        // Neither what failed nor what would need a spent value: what is there stays (DL-7, HR-7).
+        if let Some(secret) = walk.and_then(|walk| walk.spent_on(name, node)) {
+            let reason = format!("its former content needs a retired value of the secret `{secret}`");
+            let module = name.clone();
+            spent.push(LeftOut { module, reason });
+            continue;
+        }
         let body = module_content(draft, content.digest)?;
         modules.push(entry(draft, name, content, &body));
-        resources.extend(body.resources.iter().cloned());
+        let stays = retired
+            .iter()
+            .flat_map(BTreeMap::keys)
+            .any(|name| body.secrets.contains_key(&name.0));
+        resources.extend(body.resources.iter().cloned().map(|mut resource| {
+            // The host does not put a spent value back either (DL-7).
+            if stays && resource.sealed().is_some() {
+                resource.forward_only.get_or_insert(true);
+            }
+            resource
+        }));
     }
     // What stands already goes on standing, whatever became of its source (FR-8).
     let tree = draft.tree(&delivery.commit);
@@ -91,7 +111,8 @@ fn declaration(
     let left_out = (of_node
         .iter()
         .flat_map(|node| &node.left_out)
-        .chain(former.into_iter().flatten()))
+        .chain(former.into_iter().flatten())
+        .chain(&spent))
     .filter(|left| {
         !modules
             .iter()
@@ -122,7 +143,7 @@ fn declaration(
         resources,
         left_out,
         artifacts: Vec::new(),
-        sealed: None,
+        sealed: Vec::new(),
         apply_secs: timing.apply_secs,
         confirm_secs: timing.confirm_secs,
         confirm_probe: timing.confirm_probe,

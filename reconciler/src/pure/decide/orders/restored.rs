@@ -235,6 +235,7 @@ mod tests {
             spec,
             forward_only: None,
             not_reversible: None,
+            hides: Vec::new(),
         }
     }
 
@@ -252,6 +253,7 @@ mod tests {
             after: vec!["base".parse().unwrap()],
             on_policy_change: vec!["server".parse().unwrap(), "schema".parse().unwrap()],
             requires: Vec::new(),
+            secrets: Default::default(),
             resources,
         })
     }

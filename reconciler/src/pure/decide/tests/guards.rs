@@ -110,13 +110,16 @@ fn a_target_that_another_module_takes_over_is_no_removal() {
     for (id, mut node) in nodes {
         node.modules = (node.modules.into_iter())
             .map(|(name, (_, content))| {
-                let mut content = (*content).clone();
+                let mut content = content.content.clone();
                 content.module = format!("{name}-two").parse().unwrap();
                 for resource in &mut content.resources {
                     resource.name.module = content.module.clone();
                 }
                 let digest = meshplan_schemas::digest::Digest::of_value(&content).unwrap();
-                (content.module.clone(), (digest, content.into()))
+                (
+                    content.module.clone(),
+                    (digest, std::sync::Arc::new(content.into())),
+                )
             })
             .collect();
         assert!(renamed.nodes.replace(&id, node.into()));

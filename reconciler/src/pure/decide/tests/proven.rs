@@ -217,7 +217,7 @@ fn what_was_accepted_stays_out_where_another_module_owns_its_target_now() {
     file.name = "new.conf".parse().unwrap();
     change(&mut grown, 3, |third| {
         let (_, new) = third.modules.get_mut("new").unwrap();
-        Arc::make_mut(new).resources = vec![file];
+        Arc::make_mut(new).content.resources = vec![file];
     });
     let enrolment = world.merge(grown);
     world.run(90);

@@ -25,6 +25,7 @@ fn file(name: &str, text: &str, forward_only: Option<bool>) -> Resource {
         spec: json!({ "path": format!("/etc/{name}"), "content": { "text": text }, "mode": "0644" }),
         forward_only,
         not_reversible: None,
+        hides: Vec::new(),
     }
 }
 
@@ -45,6 +46,7 @@ fn user(keys: Option<&[&str]>) -> Vec<Resource> {
         spec: json!({ "name": "eve", "authorized_keys": keys }),
         forward_only: None,
         not_reversible: None,
+        hides: Vec::new(),
     });
     user.into_iter().collect()
 }
@@ -62,10 +64,11 @@ fn web_and(resources: Vec<Resource>, others: &[(&str, &str)]) -> Composed {
         after: Vec::new(),
         on_policy_change: Vec::new(),
         requires: Vec::new(),
+        secrets: Default::default(),
         resources,
     };
     let digest = Digest::of_value(&content).unwrap();
-    let made = (digest, Arc::new(content));
+    let made = (digest, Arc::new(content.into()));
     let with = tree.nodes.values().map(|of| {
         let mut of = (**of).clone();
         of.modules.insert(module.clone(), made.clone());

@@ -16,7 +16,7 @@ use meshplan_schemas::maintenance::FleetWindows;
 use meshplan_schemas::resource::{Content, File, Kind};
 
 use crate::pure::by_node::ByNode;
-use crate::pure::compose::{Composed, ComposedNode};
+use crate::pure::compose::{Composed, ComposedNode, OfSecrets};
 
 pub(super) fn node(n: u128) -> NodeId {
     NodeId(uuid::Uuid::from_u128(n))
@@ -45,12 +45,16 @@ pub(super) fn tree(nodes: u128, policy: &str, modules: &[(&str, &str)]) -> Compo
                 after: Vec::new(),
                 on_policy_change: Vec::new(),
                 requires: Vec::new(),
+                secrets: BTreeMap::new(),
                 resources: vec![
                     file.into_resource(format!("{name}.conf").parse().unwrap())
                         .unwrap(),
                 ],
             };
-            (module, (Digest::of_value(&content).unwrap(), Arc::new(content)))
+            (
+                module,
+                (Digest::of_value(&content).unwrap(), Arc::new(content.into())),
+            )
         })
         .collect();
     let sources = contents
@@ -94,6 +98,7 @@ pub(super) fn tree(nodes: u128, policy: &str, modules: &[(&str, &str)]) -> Compo
         plans: BTreeMap::from([("default".parse().unwrap(), plan())]),
         checks: Vec::new(),
         warnings: Vec::new(),
+        secrets: OfSecrets::default(),
         unsigned: None,
     }
 }

@@ -470,7 +470,7 @@ impl World {
         };
         match file.content {
             Content::Text(text) => Some(text),
-            Content::Base64(_) => None,
+            Content::Base64(_) | Content::Sealed(_) => None,
         }
     }
 

@@ -30,10 +30,7 @@ pub(super) fn facts(draft: &Draft<'_>, delivery: &Delivery, tree: &Composed) -> 
                 let of_tree = tree.nodes.get(id).and_then(|node| node.modules.get(module));
                 let after = of_tree.filter(|(digest, _)| change.after == Some(*digest));
                 let before = change.before.and_then(|digest| contents.get(&digest));
-                changed(
-                    before.map(AsRef::as_ref),
-                    after.map(|(_, content)| content.as_ref()),
-                )
+                changed(before.map(AsRef::as_ref), after.map(|(_, made)| &made.content))
             });
             for one in &*lasting {
                 *found.entry(one.clone()).or_default() += 1;

@@ -112,6 +112,7 @@ pub(in crate::pure::decide) fn new_walk(
         apart: plan.is_some_and(|plan| plan.legs == Legs::Apart),
         taken: Vec::new(),
         abort_cause: None,
+        spent: BTreeMap::new(),
         stays: BTreeMap::new(),
         outstanding: Vec::new(),
     }

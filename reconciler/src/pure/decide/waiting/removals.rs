@@ -97,7 +97,7 @@ fn of(draft: &Draft<'_>, delivery: &Delivery, tree: &Composed) -> Removals {
             let changed = (delivery.legs.iter())
                 .any(|leg| leg.nodes.contains_key(id) && leg.scope == Scope::Module(module.clone()));
             if changed {
-                return node.modules.get(module).map(|(_, content)| &**content);
+                return node.modules.get(module).map(|(_, made)| &made.content);
             }
             contents.get(modules.get(module)?).map(|content| &**content)
         };

@@ -96,6 +96,11 @@ pub(super) fn come_back(draft: &mut Draft<'_>, delivery: &mut Delivery) -> Resul
         .filter(|r| !r.returned)
         .map(|r| r.name.clone())
         .collect();
+    if !walk.spent.is_empty() && (out.is_empty() || draft.now() >= deadline) {
+        let (reason, facts) = story::spent(walk);
+        let (to, code) = (State::Held, Code::RetiredValue);
+        return draft.transit(delivery, to, code, RECONCILER, reason, facts);
+    }
     if out.is_empty() {
         let reason = format!(
             "every reached machine has the former content again: {}{}",

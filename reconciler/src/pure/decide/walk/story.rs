@@ -1,6 +1,6 @@
 //! What happened so far, in words: the note's trailers, the summary of a stage (DL-5, DL-9, DL-10).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::SignedDuration;
 use meshplan_schemas::fleet_list::UpdateClass;
@@ -137,6 +137,35 @@ pub(super) fn stays(walk: &Walk) -> Vec<(String, String)> {
         ("Stays".to_owned(), value)
     });
     said.collect()
+}
+
+/// What a roll-back does not restore because it needs a retired value: the sentence, and the note's trailers (DL-7).
+pub(super) fn spent(walk: &Walk) -> (String, Vec<(String, String)>) {
+    let said = walk.spent.iter().map(|(name, spent)| {
+        let modules: Vec<String> = spent.kept.keys().map(ToString::to_string).collect();
+        let machines: BTreeSet<&NodeId> = spent.kept.values().flatten().collect();
+        let machines = match machines.len() {
+            1 => "1 machine".to_owned(),
+            n => format!("{n} machines"),
+        };
+        let words = format!(
+            "the former content of {} needs a value of the secret `{name}` that is retired ({}), and is not restored on \
+             {machines}",
+            modules.join(", "),
+            spent.why
+        );
+        (name.to_string(), words)
+    });
+    let said: Vec<(String, String)> = said.collect();
+    let words: Vec<&str> = said.iter().map(|(_, words)| words.as_str()).collect();
+    let reason = format!(
+        "{}; what is there stays: merge a commit that mends it",
+        words.join("; ")
+    );
+    let facts = said
+        .iter()
+        .map(|(name, _)| ("Retired-Value".to_owned(), name.clone()));
+    (reason, facts.collect())
 }
 
 /// What a roll-back left as it is, behind a sentence that says what it brought back; nothing as a rule.

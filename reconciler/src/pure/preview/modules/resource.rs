@@ -5,6 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
+use meshplan_schemas::digest::Digest;
 use meshplan_schemas::ident::ResourceName;
 use meshplan_schemas::line_diff::{Mark, marked, render};
 use meshplan_schemas::resource::{Content, Resource, reversal};
@@ -19,6 +20,10 @@ const TEXT_LINES: usize = 60;
 const SHOWN_CHARS: usize = 240;
 /// What says that no roll-back brings the former state back; it has a place of its own in a preview.
 const MARKS: [&str; 2] = ["not_reversible", "forward_only"];
+/// What is shown of a secret, or of a text with secrets in it: that it changes, never what (FR-9).
+const SECRET: &str = "[secret]";
+/// The same, where it is another after.
+const ANOTHER_SECRET: &str = "[secret], changed";
 /// Fields that name what follows a change.
 const THEN: [&str; 3] = ["restarts", "reloads", "runs"];
 
@@ -132,6 +137,19 @@ fn compare(change: &mut ResourceChange, old: Option<&Resource>, new: Option<&Res
         }
         change.texts.push(text.0);
     }
+    let names: BTreeSet<String> = was.sealed.keys().chain(is.sealed.keys()).cloned().collect();
+    for name in names {
+        let change_of = match (was.sealed.get(&name), is.sealed.get(&name)) {
+            (Some(was), Some(is)) if was == is => continue,
+            (Some(_), Some(_)) => (Some(SECRET), Some(ANOTHER_SECRET)),
+            (was, is) => (was.map(|_| SECRET), is.map(|_| SECRET)),
+        };
+        change.fields.push(FieldChange {
+            key: name,
+            before: change_of.0.map(str::to_owned),
+            after: change_of.1.map(str::to_owned),
+        });
+    }
     let names: BTreeSet<String> = was.plain.keys().chain(is.plain.keys()).cloned().collect();
     for name in names {
         // What the target is, and what follows, is said already.
@@ -153,6 +171,8 @@ fn compare(change: &mut ResourceChange, old: Option<&Resource>, new: Option<&Res
 struct Fields {
     texts: BTreeMap<String, String>,
     plain: BTreeMap<String, String>,
+    /// Values that are sealed: what is said of them, and by what they differ.
+    sealed: BTreeMap<String, Digest>,
 }
 
 impl Fields {
@@ -167,9 +187,16 @@ impl Fields {
                     fields.texts.insert(key.clone(), text);
                 }
                 Some(Err(bytes)) => {
-                    let digest = meshplan_schemas::digest::Digest::of(&bytes);
+                    let digest = Digest::of(&bytes);
                     let said = format!("{} bytes that are no text, {digest}", bytes.len());
                     fields.plain.insert(key.clone(), said);
+                }
+                None if key == "content" && resource.is_some_and(|r| r.sealed().is_some()) => {
+                    fields.sealed.extend(
+                        resource
+                            .and_then(Resource::sealed)
+                            .map(|value| (key.clone(), value)),
+                    );
                 }
                 None => fields.leaf(key, value),
             }

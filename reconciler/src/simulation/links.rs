@@ -3,7 +3,9 @@
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use meshplan_schemas::envelope::Envelope;
 use meshplan_schemas::ident::NodeId;
+use serde::de::DeserializeOwned;
 
 use crate::edge::mesh::Links;
 
@@ -44,4 +46,10 @@ impl Links for SimLinks {
     fn publish(&self) {
         self.said().published = true;
     }
+}
+
+/// What a signed order carries.
+pub(super) fn payload<T: DeserializeOwned>(envelope: &str) -> Option<T> {
+    let envelope = Envelope::read(envelope.as_bytes()).ok()?;
+    serde_json::from_slice(&envelope.payload).ok()
 }

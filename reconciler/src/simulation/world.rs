@@ -13,7 +13,7 @@ use futures_util::FutureExt as _;
 use jiff::{SignedDuration, Timestamp};
 use meshplan_schemas::declaration::Declaration;
 use meshplan_schemas::digest::Digest;
-use meshplan_schemas::envelope::{Envelope, Signer as _, SoftSigner};
+use meshplan_schemas::envelope::{Signer as _, SoftSigner};
 use meshplan_schemas::epoch::Epoch;
 use meshplan_schemas::ident::{CommitId, FleetName, KeyId, NodeId};
 use meshplan_schemas::key::SigningKey;
@@ -24,7 +24,7 @@ use tokio::task::JoinHandle;
 use super::fleet::{AUTHOR_SEED, enrolled, made_up};
 use super::forge::{BRANCH, Files, Forge, REPO, Repo, source_tree};
 use super::host::{Host, Probes};
-use super::links::SimLinks;
+use super::links::{SimLinks, payload};
 use super::recover;
 use super::rollout;
 use super::script::{Does, FleetOf, Service, Step, Which};
@@ -588,11 +588,6 @@ async fn decided(store: &Store) -> Result<[u64; 4], StoreError> {
         .sum();
     let counters = snapshot.counters;
     Ok([counters.sequence, counters.epoch, counters.revision, transitions])
-}
-
-fn payload<T: serde::de::DeserializeOwned>(envelope: &str) -> Option<T> {
-    let envelope = Envelope::read(envelope.as_bytes()).ok()?;
-    serde_json::from_slice(&envelope.payload).ok()
 }
 
 fn later(at: Timestamp, by: Duration) -> Timestamp {

@@ -10,6 +10,7 @@
 //! | [`measure`] | what benches measure by |
 //! | [`program`] | a started program: its output in a file, ended when dropped |
 //! | [`skip`] | what a machine lacks |
+//! | [`story`] | what database and note tell of a delivery |
 //! | [`terminator`] | a TLS terminator before the reconciler |
 
 pub mod forge;
@@ -18,6 +19,7 @@ pub mod house;
 pub mod measure;
 pub mod program;
 pub mod skip;
+pub mod story;
 pub mod terminator;
 pub mod tree;
 pub mod world;

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
 use meshplan_reconciler::simulation;
+use scenarios::story::{blocks, told};
 use scenarios::tree::{FIRST, NODES, PAGE, REST, SECOND};
 use scenarios::world::World;
 
@@ -24,13 +25,6 @@ fn lose_the_disk(world: &mut World) -> Result<()> {
 fn recovering(world: &World) -> Result<Option<String>> {
     let status = world.meshplan_json(&["fleet", "status"])?;
     Ok(status["recovering"].as_str().map(str::to_owned))
-}
-
-fn blocks(note: &str) -> Vec<&str> {
-    let told = note
-        .split("\n\n")
-        .filter_map(|block| block.split("\nBlock: ").next());
-    told.map(str::trim).filter(|block| !block.is_empty()).collect()
 }
 
 // holds: DL-12, SG-8
@@ -83,12 +77,7 @@ fn a_walk_goes_on_after_database_and_mirror_were_lost() -> Result<()> {
         note.starts_with(before.trim_end()),
         "what stood in the note is no longer there:\n{note}"
     );
-    let story: Vec<&str> = shown["story"]
-        .as_array()
-        .into_iter()
-        .flatten()
-        .filter_map(|b| b.as_str())
-        .collect();
+    let story = told(&shown);
     ensure!(
         blocks(&note) == story,
         "git tells\n{note}\nand the database\n{story:#?}"

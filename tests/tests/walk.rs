@@ -1,6 +1,7 @@
 //! The two stories that the demo tells, and that telling them twice changes nothing.
 
 use anyhow::{Context, Result, ensure};
+use scenarios::story;
 use scenarios::tree::{BROKEN, CONF, FIRST, NODES, PAGE, REST, SECOND};
 use scenarios::world::World;
 
@@ -182,20 +183,10 @@ fn the_story_is_the_same_from_the_database_and_from_git() -> Result<()> {
             .is_ok_and(|note| note.contains("-> delivered (done)")))
     })?;
     let shown = world.meshplan_json(&["deliveries", "show", &commit])?;
-    let story: Vec<&str> = shown["story"]
-        .as_array()
-        .into_iter()
-        .flatten()
-        .filter_map(|b| b.as_str())
-        .collect();
+    let story = story::told(&shown);
     let note = world.note(&commit)?;
     // A block of the note is what the database tells, and then the chain.
-    let told: Vec<&str> = note
-        .split("\n\n")
-        .filter_map(|block| block.split("\nBlock: ").next())
-        .map(str::trim)
-        .filter(|block| !block.is_empty())
-        .collect();
+    let told = story::blocks(&note);
     ensure!(
         told == story,
         "git tells\n{told:#?}\nand the database\n{story:#?}"
@@ -215,21 +206,11 @@ fn the_story_is_the_same_from_the_database_and_from_git() -> Result<()> {
     for what in ["name", "subject", "author", "state", "code", "reason"] {
         ensure!(recovered[what] == shown[what], "{what}: {recovered:#}");
     }
-    let after: Vec<&str> = recovered["story"]
-        .as_array()
-        .into_iter()
-        .flatten()
-        .filter_map(|b| b.as_str())
-        .collect();
+    let after = story::told(&recovered);
     ensure!(after.len() == told.len() + 1, "{after:#?}");
     ensure!(after.iter().zip(&told).all(|(a, b)| a == b), "{after:#?}");
     let note = world.note(&commit)?;
-    let note: Vec<&str> = note
-        .split("\n\n")
-        .filter_map(|block| block.split("\nBlock: ").next())
-        .map(str::trim)
-        .filter(|block| !block.is_empty())
-        .collect();
+    let note = story::blocks(&note);
     ensure!(
         note == after,
         "git tells\n{note:#?}\nand the database\n{after:#?}"

@@ -25,8 +25,6 @@ use crate::edge::repository::{Repository, shown};
 use crate::edge::store::recovery::Left;
 use crate::edge::store::{Store, StoreError};
 use crate::edge::vault::Vault;
-use crate::pure::compose::Expected;
-use crate::pure::secrets::OpensSecrets;
 
 /// Rebuild a lost database from the repository, its record and the machines. Run it with the configuration of `serve`,
 /// while `serve` does not run; then start `serve`. Nothing is signed before every required machine was heard.
@@ -174,11 +172,7 @@ async fn from_repository(args: &Args, config: &Config, store: &Store, left: Left
     let mut repository = Repository::new(
         Arc::new(Mutex::new(mirror)),
         &config.forge.repo,
-        Expected {
-            fleet: Some(config.fleet.clone()),
-            branch: Some(config.branch.clone()),
-            opener: Some(Arc::clone(&vault) as Arc<dyn OpensSecrets>),
-        },
+        serve::expected(config, &vault),
         config.forge.poll_secs,
         Waker::default(),
         Waker::default(),

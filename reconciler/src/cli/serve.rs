@@ -103,11 +103,7 @@ pub async fn serve(config: &Config, stop: CancellationToken) -> anyhow::Result<(
     let repository = Repository::new(
         Arc::clone(&mirror),
         &config.forge.repo,
-        Expected {
-            fleet: Some(config.fleet.clone()),
-            branch: Some(config.branch.clone()),
-            opener: Some(Arc::clone(&vault) as Arc<dyn OpensSecrets>),
-        },
+        expected(config, &vault),
         config.forge.poll_secs,
         notes_waker.clone(),
         waker.clone(),
@@ -214,6 +210,15 @@ pub async fn serve(config: &Config, stop: CancellationToken) -> anyhow::Result<(
     drop((mesh, report_task));
     store.close().await;
     Ok(())
+}
+
+/// What a tree is held to: the fleet and branch of the configuration; its secrets are opened.
+pub(super) fn expected(config: &Config, vault: &Arc<Vault>) -> Expected {
+    Expected {
+        fleet: Some(config.fleet.clone()),
+        branch: Some(config.branch.clone()),
+        opener: Some(Arc::clone(vault) as Arc<dyn OpensSecrets>),
+    }
 }
 
 /// The forge's credentials, where the configuration names a file.

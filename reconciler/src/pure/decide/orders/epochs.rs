@@ -13,6 +13,7 @@ use crate::pure::act::Order;
 use crate::pure::compose::Composed;
 use crate::pure::decide::DecideError;
 use crate::pure::decide::draft::Draft;
+use crate::pure::decide::waiting::plan::plan_for;
 use crate::pure::delivery::{Delivery, Walk};
 use crate::pure::scope::Scope;
 use crate::pure::snapshot::StandingEpoch;
@@ -88,7 +89,7 @@ pub(in crate::pure::decide) fn base(
         targeting: Targeting::everyone(),
         min_daemon_version: mgmt.min_daemon_version.clone(),
         confirm_secs: mgmt.confirm_secs,
-        confirm_probe: None,
+        confirm_probe: plan_for(tree, &[]).and_then(|plan| plan.confirm_probe.clone()),
         policy: text,
         in_force: Vec::new(),
         watch_until: None,

@@ -28,6 +28,8 @@ const GATHER: Duration = Duration::from_millis(5);
 const QUEUE: usize = 4_096;
 /// The newest reports that are kept of each node.
 const KEPT: i64 = 200;
+/// Every so many reports of a node those before are taken away: until then so many more are kept.
+const TRIMMED_EVERY: u64 = 20;
 
 /// What became of a report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -136,7 +138,9 @@ async fn put(store: &Store, batch: &[Item], marks: &mut Marks) -> Result<Vec<Tak
     let mut change = None;
     for item in batch {
         answers.push(put_one(&mut tx, item, marks, now, &mut change).await?);
-        nodes.insert(item.node);
+        if item.counter % TRIMMED_EVERY == 0 {
+            nodes.insert(item.node);
+        }
     }
     for node in nodes {
         tx.run(TRIM, args![node.to_string(), KEPT]).await?;

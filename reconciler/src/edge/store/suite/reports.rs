@@ -123,6 +123,11 @@ pub(super) async fn two_hundred_reports_are_kept_of_each_node(fresh: Fresh) {
     futures_util::future::join_all(all).await;
     take(&writer, 2, 1, Cause::Heartbeat).await;
     assert_eq!(fresh.store.reports_of(node(1), 1000).await.unwrap().len(), 200);
+    for counter in 231..=280 {
+        take(&writer, 1, counter, Cause::Heartbeat).await;
+        let kept = fresh.store.reports_of(node(1), 1000).await.unwrap().len();
+        assert!((200..220).contains(&kept), "{kept} at {counter}");
+    }
     assert_eq!(fresh.store.reports_of(node(2), 1000).await.unwrap().len(), 1);
 }
 

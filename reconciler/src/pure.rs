@@ -17,7 +17,7 @@ pub mod freshness;
 mod guard;
 pub mod hearing;
 pub mod import;
-mod in_parts;
+pub(crate) mod in_parts;
 pub mod journal;
 pub mod lint;
 pub mod news;

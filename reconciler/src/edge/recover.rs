@@ -17,6 +17,7 @@ use super::vault::Vault;
 use crate::pure::compose::Composed;
 use crate::pure::compose::former::Former;
 use crate::pure::decide::{Settings, Tree};
+use crate::pure::in_parts::in_parts;
 use crate::pure::news::Commit;
 use crate::pure::note::{self, NoteProblem, Proven, Severity};
 use crate::pure::recover::fill::{self, Filled};
@@ -27,8 +28,6 @@ use crate::pure::snapshot::Nodes;
 
 /// So many problems of a record are shown.
 const SHOWN: usize = 5;
-/// Notes that one thread proves at a time.
-const NOTES: usize = 256;
 
 /// Why nothing was rebuilt.
 #[derive(Debug, thiserror::Error)]
@@ -213,18 +212,7 @@ fn prove(notes: &BTreeMap<CommitId, String>, keys: &[(KeyId, SigningKey)]) -> Pr
         .iter()
         .map(|(commit, text)| (commit, text.as_str()))
         .collect();
-    let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    let share = all.len().div_ceil(threads).max(NOTES);
-    let proven = std::thread::scope(|scope| {
-        let work: Vec<_> = all
-            .chunks(share)
-            .map(|some| scope.spawn(move || note::prove(some, keys)))
-            .collect();
-        let done: Option<Vec<_>> = work.into_iter().map(|w| w.join().ok()).collect();
-        // A thread that ended early has proven nothing: all of it once more, here.
-        done.unwrap_or_else(|| vec![note::prove(&all, keys)])
-    });
-    Proven::join(proven)
+    Proven::join(in_parts(&all, |some| vec![note::prove(some, keys)]))
 }
 
 fn unknown(record: &Record, sources: &Sources<'_>) -> Vec<String> {

@@ -250,6 +250,13 @@ pub struct SpentValue {
 }
 
 impl Walk {
+    /// The highest sequence that takes a machine back, 0 without one.
+    #[must_use]
+    pub fn return_sequence(&self) -> u64 {
+        let returns = self.reached.values().map(|reached| reached.return_sequence);
+        returns.max().unwrap_or(0)
+    }
+
     /// The secret for whose retired value a module is not restored on a machine; none as a rule.
     #[must_use]
     pub fn spent_on(&self, module: &ModuleName, node: NodeId) -> Option<&SecretName> {
@@ -450,6 +457,39 @@ pub struct AbortCause {
 }
 
 impl Delivery {
+    /// A commit that became known, before anything else is known of it.
+    #[must_use]
+    pub fn announced(repo: &str, commit: CommitId, order: u64, since: Timestamp) -> Self {
+        Self {
+            repo: repo.to_owned(),
+            name: DeliveryName::new(repo, &commit),
+            commit,
+            order,
+            previous: None,
+            subject: String::new(),
+            author: String::new(),
+            state: State::Proposed,
+            code: Code::Announced,
+            since,
+            reason: String::new(),
+            transitions: 0,
+            legs: Vec::new(),
+            skipped: BTreeMap::new(),
+            left_out: BTreeMap::new(),
+            plan: None,
+            walk: None,
+            binds: None,
+            again: false,
+            allows_removals: None,
+            base: None,
+            rewritten: false,
+            person_hold: false,
+            inherited: None,
+            left_behind: BTreeMap::new().into(),
+            overrides: None,
+        }
+    }
+
     /// Moves to `to`, when the table has it, and gives the transition for record and note.
     ///
     /// # Errors

@@ -6,7 +6,7 @@
 const WORTH_THREADS: usize = 256;
 
 /// What `work` makes of the values, part by part, in their order.
-pub(super) fn in_parts<T: Sync, R: Send>(values: &[T], work: impl Fn(&[T]) -> Vec<R> + Sync) -> Vec<R> {
+pub(crate) fn in_parts<T: Sync, R: Send>(values: &[T], work: impl Fn(&[T]) -> Vec<R> + Sync) -> Vec<R> {
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     if values.len() < WORTH_THREADS || threads < 2 {
         return work(values);

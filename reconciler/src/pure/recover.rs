@@ -236,32 +236,16 @@ impl Reader<'_> {
         let subject = said(block, "Subject").next().unwrap_or_default().to_owned();
         self.record.numbers.order = place as u64 + 1;
         self.record.deliveries.push(Delivery {
-            commit: block.commit.clone(),
-            repo: self.repo.to_owned(),
-            name: DeliveryName::new(self.repo, &block.commit),
-            order: place as u64 + 1,
             previous: self.record.deliveries.last().map(|d| d.commit.clone()),
             subject: found.map_or(subject, |c| c.subject.clone()),
             author: found.map(|c| c.author.clone()).unwrap_or_default(),
             state: block.to,
             code: block.code,
-            since: block.at,
             reason: block.reason.clone(),
-            transitions: 0,
-            legs: Vec::new(),
-            skipped: BTreeMap::new(),
-            left_out: BTreeMap::new(),
-            plan: None,
-            walk: None,
-            binds: None,
-            again: false,
             allows_removals: found.and_then(|c| c.allows_removals.clone()),
             base: self.base(),
             rewritten: said(block, REWRITTEN).next().is_some(),
-            person_hold: false,
-            inherited: None,
-            left_behind: BTreeMap::new().into(),
-            overrides: None,
+            ..Delivery::announced(self.repo, block.commit.clone(), place as u64 + 1, block.at)
         });
         self.places.insert(block.commit.clone(), place);
         Ok(place)

@@ -329,12 +329,7 @@ fn return_again(
     let mut facts = Vec::new();
     if let Some(walk) = delivery.walk.as_mut() {
         walk.step = Step::Returning { deadline };
-        let sequence = walk
-            .reached
-            .values()
-            .map(|r| r.return_sequence)
-            .max()
-            .unwrap_or(0);
+        let sequence = walk.return_sequence();
         facts.extend((sequence > 0).then(|| ("Return-Sequence".to_owned(), sequence.to_string())));
     }
     let reason =

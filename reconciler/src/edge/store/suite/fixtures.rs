@@ -1,12 +1,10 @@
 //! Values that the suite stores.
 
-use std::collections::BTreeMap;
-
 use jiff::Timestamp;
 use meshplan_schemas::digest::Digest;
 use meshplan_schemas::envelope::{Envelope, Payload, Signature};
 use meshplan_schemas::fleet_list::{FleetHead, Leaf, ListSettings, UpdateClass};
-use meshplan_schemas::ident::{CommitId, DeliveryName, KeyId, NodeId};
+use meshplan_schemas::ident::{CommitId, KeyId, NodeId};
 use meshplan_schemas::key::{SigningKey, TransportKey};
 use meshplan_schemas::lifecycle::delivery::{Code, State};
 use meshplan_schemas::report::{Cause, Marks, Report};
@@ -43,32 +41,12 @@ fn signing_key() -> SigningKey {
 
 pub(super) fn delivery(n: u8, state: State) -> Delivery {
     Delivery {
-        commit: commit(n),
-        repo: "fleet".into(),
-        name: DeliveryName::new("fleet", &commit(n)),
-        order: u64::from(n),
-        previous: None,
         subject: format!("change {n} \u{1f680}"),
         author: "dana".into(),
         state,
-        code: Code::Announced,
-        since: at(i64::from(n)),
         reason: "merged".into(),
         transitions: 1,
-        legs: Vec::new(),
-        skipped: BTreeMap::new(),
-        left_out: BTreeMap::new(),
-        walk: None,
-        again: false,
-        allows_removals: None,
-        plan: None,
-        base: None,
-        rewritten: false,
-        person_hold: false,
-        inherited: None,
-        left_behind: BTreeMap::new().into(),
-        overrides: None,
-        binds: None,
+        ..Delivery::announced("fleet", commit(n), u64::from(n), at(i64::from(n)))
     }
 }
 

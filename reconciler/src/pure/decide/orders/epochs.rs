@@ -30,31 +30,17 @@ pub(super) fn release(
     let in_force = below(draft, delivery, tree.policy_digest, &targeting);
     let mgmt = delivery.config_mgmt(&tree.fleet.config_mgmt);
     let watch = (phase == Phase::Release).then(|| draft.now().as_second() + i64::from(mgmt.watch_secs()));
+    let again = delivery.again.then_some(tree.policy_digest);
     let epoch = Epoch {
-        schema: SCHEMA,
-        fleet: draft.known.settings.fleet.clone(),
-        era: draft.known.settings.era,
-        issued_at: draft.now().as_second(),
-        must_understand: Vec::new(),
-        epoch: draft.next_epoch(),
-        author: draft.known.settings.author.clone(),
         targeting,
         min_daemon_version: tree.fleet.config_mgmt.min_daemon_version.clone(),
         confirm_secs: mgmt.confirm_secs,
         confirm_probe: timing(draft, delivery).confirm_probe,
-        policy: text,
         in_force: in_force.iter().map(in_force_entry).collect(),
         watch_until: watch,
         rollout_id: delivery.name.to_string(),
-        phase,
-        urgent: false,
-        again: if delivery.again {
-            vec![tree.policy_digest]
-        } else {
-            Vec::new()
-        },
-        manifest: None,
-        commit: delivery.commit.clone(),
+        again: again.into_iter().collect(),
+        ..plain(draft, &delivery.commit, phase, text)
     };
     sign_epoch(draft, delivery, epoch, tree.policy_digest, in_force)
 }
@@ -79,28 +65,40 @@ pub(in crate::pure::decide) fn base(
     let text = text.ok_or(DecideError::NoContent(digest))?.to_string();
     let mgmt = &tree.fleet.config_mgmt;
     let epoch = Epoch {
-        schema: SCHEMA,
-        fleet: draft.known.settings.fleet.clone(),
-        era: draft.known.settings.era,
-        issued_at: draft.now().as_second(),
-        must_understand: Vec::new(),
-        epoch: draft.next_epoch(),
-        author: draft.known.settings.author.clone(),
-        targeting: Targeting::everyone(),
         min_daemon_version: mgmt.min_daemon_version.clone(),
         confirm_secs: mgmt.confirm_secs,
         confirm_probe: plan_for(tree, &[]).and_then(|plan| plan.confirm_probe.clone()),
-        policy: text,
+        ..plain(draft, commit, Phase::Release, text)
+    };
+    stand(draft, epoch, digest, Vec::new()).map(Some)
+}
+
+/// The next epoch, to everyone and with nothing below it; the window of its confirm is still to be set.
+fn plain(draft: &mut Draft<'_>, commit: &CommitId, phase: Phase, policy: String) -> Epoch {
+    let epoch = draft.next_epoch();
+    let settings = draft.known.settings;
+    Epoch {
+        schema: SCHEMA,
+        fleet: settings.fleet.clone(),
+        era: settings.era,
+        issued_at: draft.now().as_second(),
+        must_understand: Vec::new(),
+        epoch,
+        author: settings.author.clone(),
+        targeting: Targeting::everyone(),
+        min_daemon_version: None,
+        confirm_secs: 0,
+        confirm_probe: None,
+        policy,
         in_force: Vec::new(),
         watch_until: None,
-        rollout_id: DeliveryName::new(&draft.known.settings.repo, commit).to_string(),
-        phase: Phase::Release,
+        rollout_id: DeliveryName::new(&settings.repo, commit).to_string(),
+        phase,
         urgent: false,
         again: Vec::new(),
         manifest: None,
         commit: commit.clone(),
-    };
-    stand(draft, epoch, digest, Vec::new()).map(Some)
+    }
 }
 
 fn in_force_entry(epoch: &StandingEpoch) -> InForce {
@@ -255,28 +253,15 @@ pub(super) fn abort(draft: &mut Draft<'_>, delivery: &mut Delivery) -> Result<Ab
     for (targeting, nodes) in each.into_iter().rev() {
         let below = below(draft, delivery, digest, &targeting);
         let timing = timing(draft, delivery);
+        // What takes something back every host takes that took it: no version is too old for it.
         let epoch = Epoch {
-            schema: SCHEMA,
-            fleet: draft.known.settings.fleet.clone(),
-            era: draft.known.settings.era,
-            issued_at: draft.now().as_second(),
-            must_understand: Vec::new(),
-            epoch: draft.next_epoch(),
-            author: draft.known.settings.author.clone(),
             targeting,
-            // What takes something back every host takes that took it.
-            min_daemon_version: None,
             confirm_secs: timing.confirm_secs,
             confirm_probe: timing.confirm_probe,
             in_force: below.iter().map(in_force_entry).collect(),
-            watch_until: None,
             rollout_id: delivery.name.to_string(),
-            phase: Phase::Abort,
             urgent: true,
-            again: Vec::new(),
-            manifest: None,
-            commit: delivery.commit.clone(),
-            policy: policy.clone(),
+            ..plain(draft, &delivery.commit, Phase::Abort, policy.clone())
         };
         let number = sign_epoch(draft, delivery, epoch, digest, below)?;
         aborted.nodes.extend(nodes.into_iter().map(|id| (id, number)));

@@ -1,8 +1,5 @@
 //! Commits that are new become deliveries (DL-1).
 
-use std::collections::BTreeMap;
-
-use meshplan_schemas::ident::DeliveryName;
 use meshplan_schemas::lifecycle::delivery::{Code, State};
 
 use super::{rewritten, signed};
@@ -22,33 +19,17 @@ pub(in crate::pure::decide) fn announce(draft: &mut Draft<'_>) -> Result<(), Dec
             "the commit is on {}, made from the forge's word",
             draft.known.settings.branch
         );
+        let (repo, order, now) = (&draft.known.settings.repo, draft.counters.order, draft.now());
         let delivery = Delivery {
-            commit: new.commit.clone(),
-            repo: draft.known.settings.repo.clone(),
-            name: DeliveryName::new(&draft.known.settings.repo, &new.commit),
-            order: draft.counters.order,
             previous: before.as_ref().map(|d| d.commit.clone()),
             subject: new.subject.clone(),
             author: new.author.clone(),
-            state: State::Proposed,
-            code: Code::Announced,
-            since: draft.now(),
             reason: reason.clone(),
             transitions: 1,
-            legs: Vec::new(),
-            skipped: BTreeMap::new(),
-            left_out: BTreeMap::new(),
-            plan: None,
-            walk: None,
-            binds: None,
-            again: false,
             allows_removals: new.allows_removals.clone(),
             base: before.as_ref().and_then(signed::base_after),
             rewritten: new.rewritten || rewritten::unanswered(before.as_ref()),
-            person_hold: false,
-            inherited: None,
-            left_behind: BTreeMap::new().into(),
-            overrides: None,
+            ..Delivery::announced(repo, new.commit.clone(), order, now)
         };
         let mut facts = vec![
             ("Delivery".to_owned(), delivery.name.to_string()),

@@ -33,12 +33,7 @@ pub(in crate::pure::decide) fn roll_back(
     let deadline = after_secs(draft.now(), ConfigMgmt::return_secs(confirm));
     if let Some(walk) = delivery.walk.as_mut() {
         walk.step = Step::Returning { deadline };
-        let sequence = walk
-            .reached
-            .values()
-            .map(|r| r.return_sequence)
-            .max()
-            .unwrap_or(0);
+        let sequence = walk.return_sequence();
         let epoch = walk.reached.values().map(|r| r.return_epoch).max().unwrap_or(0);
         facts.extend((sequence > 0).then(|| ("Return-Sequence".to_owned(), sequence.to_string())));
         facts.extend((epoch > 0).then(|| ("Return-Epoch".to_owned(), epoch.to_string())));

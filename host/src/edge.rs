@@ -22,4 +22,5 @@ pub mod probe_run;
 pub mod reporter;
 pub mod scrub;
 pub mod sealed;
+pub mod system;
 pub mod window;

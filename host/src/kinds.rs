@@ -3,22 +3,138 @@
 //! A kind says `validate` (is it asked for properly), `plan` (what would change), `apply`, `verify` (read back),
 //! `revert` (the act that brings back what was there) and `remove`. Adding one touches its file and [`Wanted`].
 
+pub mod action;
 pub mod directory;
 pub mod file;
+pub mod group;
+pub mod kernel_module;
 pub mod link;
 pub mod probe;
+pub mod service;
+pub mod sysctl;
+pub mod user;
+
+use std::collections::BTreeMap;
+use std::time::Duration;
 
 use meshplan_schemas::digest::Digest;
+use meshplan_schemas::ident::ResourceName;
 use meshplan_schemas::resource::{Ask, Kind, Probe};
 use zeroize::Zeroizing;
 
-use crate::edge::accounts::Accounts;
-use crate::edge::disk::{Disk, DiskError};
-pub use crate::pure::apply_plan::Decision;
-use crate::pure::inverse::UndoAct;
+use crate::edge::accounts::{Accounts, COMING};
+use crate::edge::disk::{Disk, DiskError, NewFile, Owner, atomic};
+use crate::edge::observe::observe;
+use crate::edge::system::{System, Turn};
+pub use crate::pure::apply_plan::{Decision, Follow, Follower};
+use crate::pure::inverse::{Act, Place, UndoAct, When, path_act};
 use crate::pure::observed::Observed;
 use crate::pure::record::Thing;
+use crate::pure::target::{Sort, Target};
 use crate::pure::target_path::TargetPath;
+use crate::pure::unit::Unit;
+
+/// How long a tool of the system may take.
+const BOUND: Duration = Duration::from_secs(120);
+
+/// What a kind reaches of a machine.
+#[derive(Debug, Clone, Copy)]
+pub struct Reach<'a> {
+    /// Its files.
+    pub root: &'a dyn Disk,
+    /// Its programs and its service manager.
+    pub system: &'a dyn System,
+}
+
+/// A way back, and the bytes that it takes.
+#[derive(Debug, Default)]
+pub struct Back {
+    /// In order.
+    pub acts: Vec<Act>,
+    /// By digest.
+    pub blobs: BTreeMap<Digest, Vec<u8>>,
+}
+
+impl Back {
+    /// Keeps what stands at a path now, and the folders that are missing on the way to it.
+    fn path(&mut self, path: TargetPath, reach: Reach<'_>) -> Result<(), String> {
+        for folder in missing_folders(reach, &path)? {
+            self.path_to(folder, &Observed::Absent);
+        }
+        let there = observe(reach.root, &path);
+        if let Observed::Unknown(why) | Observed::Other(why) = &there {
+            return Err(format!("{path}: {why}"));
+        }
+        self.path_to(path, &there);
+        Ok(())
+    }
+
+    /// What brings a path to how it is described.
+    fn path_to(&mut self, path: TargetPath, there: &Observed) {
+        self.acts.push(Act {
+            when: When::Paths,
+            place: Place::Root,
+            target: Target::Path(path),
+            act: path_act(there.thing().as_ref()),
+        });
+        if let Observed::File { bytes, .. } = there {
+            self.blobs.insert(Digest::of(bytes), bytes.clone());
+        }
+    }
+
+    /// A program of the way back of a thing.
+    fn run(&mut self, when: When, (sort, name): (Sort, &str), argv: &[&str], accepts: &[i32]) {
+        self.acts.push(Act {
+            when,
+            place: Place::Root,
+            target: Target::Thing(sort, name.to_owned()),
+            act: UndoAct::run(argv, accepts),
+        });
+    }
+}
+
+/// Runs a tool of the system.
+fn run(system: &dyn System, argv: &[&str], accepts: &[i32]) -> Result<(), String> {
+    let argv: Vec<String> = argv.iter().map(|word| (*word).to_owned()).collect();
+    system.run(&argv, BOUND).fault(&argv, accepts).map_or(Ok(()), Err)
+}
+
+/// The folders on the way to a path that are not there, nearest first.
+fn missing_folders(reach: Reach<'_>, path: &TargetPath) -> Result<Vec<TargetPath>, String> {
+    let mut missing = Vec::new();
+    for folder in path.ancestors() {
+        if reach.root.stat(&folder).map_err(|e| e.to_string())?.is_some() {
+            break;
+        }
+        missing.push(folder);
+    }
+    Ok(missing)
+}
+
+/// Writes a file of the system's settings, of one line, with the folders on the way to it.
+fn put_line(reach: Reach<'_>, path: &TargetPath, line: &str) -> Result<(), String> {
+    let words = |e: DiskError| e.to_string();
+    for folder in missing_folders(reach, path)?.iter().rev() {
+        atomic::put_folder(reach.root, folder, 0o755, Owner::default()).map_err(words)?;
+    }
+    let bytes = format!("{line}\n");
+    let file = NewFile {
+        bytes: bytes.as_bytes(),
+        mode: 0o644,
+        owner: Owner::default(),
+    };
+    atomic::put_file(reach.root, path, &file, None).map_err(words)
+}
+
+/// What stands in such a file; none where there is none.
+fn line_of(reach: Reach<'_>, path: &TargetPath) -> Result<Option<String>, String> {
+    match observe(reach.root, path) {
+        Observed::Absent => Ok(None),
+        Observed::File { bytes, .. } => Ok(Some(String::from_utf8_lossy(&bytes).trim_end().to_owned())),
+        Observed::Unknown(why) => Err(why),
+        other => Err(format!("{path} is {}, no file", other.word())),
+    }
+}
 
 /// The value of a sealed content, or why it does not open and what to do.
 pub type Opened = Result<Zeroizing<Vec<u8>>, String>;
@@ -41,6 +157,18 @@ pub enum Wanted {
     Directory(directory::Wanted),
     /// See [`link`].
     Link(link::Wanted),
+    /// See [`service`].
+    Service(service::Wanted),
+    /// See [`user`].
+    User(Box<user::Wanted>),
+    /// See [`group`].
+    Group(group::Wanted),
+    /// See [`sysctl`].
+    Sysctl(sysctl::Wanted),
+    /// See [`kernel_module`].
+    KernelModule(kernel_module::Wanted),
+    /// See [`action`].
+    Action(action::Wanted),
     /// Asks, and changes nothing: judged by the agent.
     Probe,
 }
@@ -68,11 +196,15 @@ fn meta_words(wanted: (u32, crate::edge::disk::Owner), found: (u32, u32, u32)) -
     if mode != found_mode {
         words.push(format!("mode {mode:04o} instead of {found_mode:04o}"));
     }
+    let number = |wanted: u32| match wanted {
+        COMING => "that comes with this change".to_owned(),
+        wanted => wanted.to_string(),
+    };
     if let Some(wanted) = owner.uid.filter(|wanted| *wanted != uid) {
-        words.push(format!("owner {wanted} instead of {uid}"));
+        words.push(format!("owner {} instead of {uid}", number(wanted)));
     }
     if let Some(wanted) = owner.gid.filter(|wanted| *wanted != gid) {
-        words.push(format!("group {wanted} instead of {gid}"));
+        words.push(format!("group {} instead of {gid}", number(wanted)));
     }
     words
 }
@@ -82,11 +214,22 @@ impl Wanted {
     ///
     /// # Errors
     /// [`Invalid`].
-    pub fn validate(kind: &Kind, accounts: &Accounts, opened: Option<&Opened>) -> Result<Self, Invalid> {
+    pub fn validate(
+        name: &ResourceName,
+        kind: &Kind,
+        accounts: &Accounts,
+        opened: Option<&Opened>,
+    ) -> Result<Self, Invalid> {
         match kind {
             Kind::File(spec) => file::validate(spec, accounts, opened).map(Self::File),
             Kind::Directory(spec) => directory::validate(spec, accounts).map(Self::Directory),
             Kind::Link(spec) => link::validate(spec).map(Self::Link),
+            Kind::Service(spec) => service::validate(spec).map(Self::Service),
+            Kind::User(spec) => user::validate(spec).map(Box::new).map(Self::User),
+            Kind::Group(spec) => group::validate(spec).map(Self::Group),
+            Kind::Sysctl(spec) => sysctl::validate(spec).map(Self::Sysctl),
+            Kind::KernelModule(spec) => kernel_module::validate(spec).map(Self::KernelModule),
+            Kind::Action(spec) => action::validate(name, spec).map(Self::Action),
             Kind::Probe(Probe {
                 ask: Ask::Unit(_) | Ask::Container(_),
                 ..
@@ -101,66 +244,153 @@ impl Wanted {
             ))),
         }
     }
-    /// Where.
+
+    /// What it has.
     #[must_use]
-    pub fn path(&self) -> Option<&TargetPath> {
+    pub fn target(&self) -> Option<Target> {
+        let thing = |sort, name: &str| Some(Target::Thing(sort, name.to_owned()));
         match self {
-            Self::File(w) => Some(&w.path),
-            Self::Directory(w) => Some(&w.path),
-            Self::Link(w) => Some(&w.path),
+            Self::File(w) => Some(w.path.clone().into()),
+            Self::Directory(w) => Some(w.path.clone().into()),
+            Self::Link(w) => Some(w.path.clone().into()),
+            Self::Service(w) => thing(Sort::Unit, &w.unit),
+            Self::User(w) => thing(Sort::User, &w.spec.name),
+            Self::Group(w) => thing(Sort::Group, &w.name),
+            Self::Sysctl(w) => thing(Sort::Setting, &w.key),
+            Self::KernelModule(w) => thing(Sort::KernelModule, &w.name),
+            Self::Action(w) => Some(w.target.clone()),
             Self::Probe => None,
         }
     }
+
     /// The digest of a file's bytes.
     #[must_use]
     pub fn content(&self) -> Option<Digest> {
         match self {
             Self::File(w) => Some(Digest::of(&w.bytes)),
-            Self::Directory(_) | Self::Link(_) | Self::Probe => None,
+            _ => None,
         }
     }
+
     /// The bytes that it takes on the disk.
     #[must_use]
     pub fn size_bytes(&self) -> u64 {
         match self {
             Self::File(w) => w.bytes.len() as u64,
-            Self::Directory(_) | Self::Link(_) | Self::Probe => 0,
+            _ => 0,
         }
     }
+
     /// What is restarted, reloaded or run when it changes.
     #[must_use]
-    pub fn followers(&self) -> &[String] {
+    pub fn followers(&self) -> &[Follower] {
         match self {
             Self::File(w) => &w.followers,
-            Self::Directory(_) | Self::Link(_) | Self::Probe => &[],
+            _ => &[],
         }
     }
-    /// What would change.
+
+    /// Whether all that comes after it waits for it (HR-4).
     #[must_use]
-    pub fn plan(&self, observed: &Observed) -> Decision {
+    pub fn is_gate(&self) -> bool {
+        matches!(self, Self::Action(_))
+    }
+
+    /// Whether it is asked to be away.
+    #[must_use]
+    pub fn is_absence(&self) -> bool {
+        match self {
+            Self::User(w) => w.spec.absent,
+            Self::Group(w) => w.is_absent,
+            _ => false,
+        }
+    }
+
+    /// Whether what was taken away does not come back with a roll-back where nothing is said (DL-7).
+    #[must_use]
+    pub fn stays_away(&self) -> bool {
+        matches!(self, Self::User(_))
+    }
+
+    /// Why what it does cannot be undone; none where it can (HR-5).
+    #[must_use]
+    pub fn not_reversible(&self) -> Option<&'static str> {
+        match self {
+            Self::Action(_) => Some("what a step did stays"),
+            _ => None,
+        }
+    }
+
+    /// Whether [`Wanted::plan`] would have it started.
+    #[must_use]
+    pub fn starts(&self, observed: &Observed) -> bool {
+        match self {
+            Self::Service(w) => service::starts(w, observed),
+            _ => false,
+        }
+    }
+
+    /// What would change. `ran`: the ledger says that it was done as it is asked for now.
+    #[must_use]
+    pub fn plan(&self, observed: &Observed, ran: bool, reach: Reach<'_>) -> Decision {
         match self {
             Self::File(w) => file::plan(w, observed),
             Self::Directory(w) => directory::plan(w, observed),
             Self::Link(w) => link::plan(w, observed),
+            Self::Service(w) => service::plan(w, observed),
+            Self::User(w) => user::plan(w, observed, reach),
+            Self::Group(w) => group::plan(w, observed),
+            Self::Sysctl(w) => sysctl::plan(w, observed),
+            Self::KernelModule(w) => kernel_module::plan(w, observed),
+            Self::Action(w) => action::plan(w, ran, reach),
             Self::Probe => Decision::Unchanged,
         }
     }
-    /// Makes it so.
+
+    /// The same, with the numbers of users and groups that came with this change.
     ///
     /// # Errors
-    /// The disk.
-    pub fn apply(&self, disk: &dyn Disk) -> Result<(), DiskError> {
-        match self {
-            Self::File(w) => file::apply(w, disk),
-            Self::Directory(w) => directory::apply(w, disk),
-            Self::Link(w) => link::apply(w, disk),
-            Self::Probe => Ok(()),
+    /// In words: they did not come.
+    pub fn settled(&self, reach: Reach<'_>) -> Result<Self, String> {
+        let mut settled = self.clone();
+        let (owner, (user, group)) = match &mut settled {
+            Self::File(w) => (&mut w.owner, &w.whose),
+            Self::Directory(w) => (&mut w.owner, &w.whose),
+            _ => return Ok(settled),
+        };
+        if owner.uid == Some(COMING) || owner.gid == Some(COMING) {
+            let accounts = Accounts::read(reach.root).map_err(|e| e.to_string())?;
+            *owner = accounts.owner(user.as_deref(), group.as_deref())?;
         }
+        Ok(settled)
     }
+
+    /// Makes it so; the unit that was started, as it stood at the first look.
+    ///
+    /// # Errors
+    /// In words.
+    pub fn apply(&self, reach: Reach<'_>) -> Result<Option<Unit>, String> {
+        let words = |e: DiskError| e.to_string();
+        match self {
+            Self::File(w) => file::apply(w, reach.root).map_err(words)?,
+            Self::Directory(w) => directory::apply(w, reach.root).map_err(words)?,
+            Self::Link(w) => link::apply(w, reach.root).map_err(words)?,
+            Self::Service(w) => return service::apply(w, reach.system),
+            Self::User(w) => user::apply(w, reach)?,
+            Self::Group(w) => group::apply(w, reach.system)?,
+            Self::Sysctl(w) => sysctl::apply(w, reach)?,
+            Self::KernelModule(w) => kernel_module::apply(w, reach)?,
+            Self::Action(w) => action::apply(w, reach)?,
+            Self::Probe => {}
+        }
+        Ok(None)
+    }
+
     /// Reads it back: none when it is as asked.
     #[must_use]
-    pub fn verify(&self, observed: &Observed) -> Option<String> {
-        match self.plan(observed) {
+    pub fn verify(&self, reach: Reach<'_>) -> Option<String> {
+        let target = self.target()?;
+        match self.plan(&state(&target, reach), true, reach) {
             Decision::Unchanged => None,
             Decision::Create(why)
             | Decision::Update(why)
@@ -168,19 +398,103 @@ impl Wanted {
             | Decision::Unknown(why) => Some(format!("it was written and reads back otherwise: {why}")),
         }
     }
-}
 
-/// The act that brings back what stood at a kind's target.
-#[must_use]
-pub fn revert(kind: &str, before: Option<&Thing>) -> UndoAct {
-    match kind {
-        "directory" => directory::revert(before),
-        "link" => link::revert(before),
-        _ => file::revert(before),
+    /// Restarts, reloads or runs it, as something that it stands on changed; the unit that was started, as it stood at
+    /// the first look.
+    ///
+    /// # Errors
+    /// In words; also where it cannot be.
+    pub fn follow(&self, how: Follow, reach: Reach<'_>) -> Result<Option<Unit>, String> {
+        match (self, how) {
+            (Self::Service(w), Follow::Restart) => service::follow(w, Turn::Restart, reach.system),
+            (Self::Service(w), Follow::Reload) => service::follow(w, Turn::Reload, reach.system),
+            (Self::Action(w), Follow::Run) => action::apply(w, reach).map(|()| None),
+            (_, how) => Err(format!("it is nothing that can be {}", how.word())),
+        }
     }
 }
 
-/// Removes what a resource of this kind wrote.
+/// What a resource of a kind has; none for what is no target: a probe, a kind that this host does not have, a path that
+/// is none.
+#[must_use]
+pub fn target(name: &ResourceName, kind: &Kind) -> Option<Target> {
+    let thing = |sort, name: &str| Some(Target::Thing(sort, name.to_owned()));
+    match kind {
+        Kind::Service(spec) => thing(Sort::Unit, &spec.unit),
+        Kind::User(spec) => thing(Sort::User, &spec.name),
+        Kind::Group(spec) => thing(Sort::Group, &spec.name),
+        Kind::Sysctl(spec) => thing(Sort::Setting, &spec.key),
+        Kind::KernelModule(spec) => thing(Sort::KernelModule, &kernel_module::plain(&spec.name)),
+        Kind::Action(_) => thing(Sort::Step, &name.to_string()),
+        other => TargetPath::parse(other.target()?).ok().map(Target::Path),
+    }
+}
+
+/// How a target stands.
+#[must_use]
+pub fn state(target: &Target, reach: Reach<'_>) -> Observed {
+    match target {
+        Target::Path(path) => observe(reach.root, path),
+        Target::Thing(Sort::Unit, name) => service::state(reach.system, name),
+        Target::Thing(Sort::User, name) => user::state(reach, name),
+        Target::Thing(Sort::Group, name) => group::state(reach.system, name),
+        Target::Thing(Sort::Setting, name) => sysctl::state(reach, name),
+        Target::Thing(Sort::KernelModule, name) => kernel_module::state(reach, name),
+        // What ran is in the ledger.
+        Target::Thing(Sort::Step, _) => Observed::Absent,
+    }
+}
+
+/// The way back to how a thing that is no path stands. `wanted` is what will be made of it; where it is swept, it will be
+/// as it was `found`. `restarts`: what it stands on changes.
+///
+/// # Errors
+/// In words: what it takes could not be kept.
+pub fn way_back(
+    (sort, name): (Sort, &str),
+    there: &Observed,
+    (wanted, found): (Option<&Wanted>, Option<&Thing>),
+    restarts: bool,
+    reach: Reach<'_>,
+) -> Result<Back, String> {
+    let thing = there.thing();
+    match (sort, wanted) {
+        (Sort::Unit, Some(Wanted::Service(wanted))) => {
+            Ok(service::way_back(wanted, thing.as_ref(), restarts))
+        }
+        (Sort::Unit, _) => Ok(service::way_back_of_swept(name, thing.as_ref(), found)),
+        (Sort::User, Some(Wanted::User(wanted))) => user::way_back(name, there, Some(wanted), reach),
+        (Sort::User, _) => user::way_back(name, there, None, reach),
+        (Sort::Group, Some(Wanted::Group(wanted))) => {
+            Ok(group::way_back(name, thing.as_ref(), wanted.is_absent))
+        }
+        (Sort::Group, _) => Ok(group::way_back(name, thing.as_ref(), true)),
+        (Sort::Setting, _) => sysctl::way_back(name, there, reach),
+        (Sort::KernelModule, _) => kernel_module::way_back(name, there, reach),
+        (Sort::Step, _) => Ok(Back::default()),
+    }
+}
+
+/// Gives a thing that is no path back as it was found, or takes it away where nothing was there; says what was done.
+///
+/// # Errors
+/// In words: "cannot, because".
+pub fn give_back(
+    (sort, name): (Sort, &str),
+    found: Option<&Thing>,
+    reach: Reach<'_>,
+) -> Result<String, String> {
+    match sort {
+        Sort::Unit => service::give_back(name, found, reach.system),
+        Sort::User => user::give_back(name, found, reach),
+        Sort::Group => group::give_back(name, found, reach.system),
+        Sort::Setting => sysctl::give_back(name, found, reach),
+        Sort::KernelModule => kernel_module::give_back(name, found, reach),
+        Sort::Step => Ok("what the step did stays".to_owned()),
+    }
+}
+
+/// Removes what a resource of this kind wrote at a path.
 ///
 /// # Errors
 /// The disk; "cannot, because" for a folder that is not empty.

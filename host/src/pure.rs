@@ -23,4 +23,6 @@ pub mod report;
 #[cfg(test)]
 pub(crate) mod sample;
 pub mod standing;
+pub mod target;
 pub mod target_path;
+pub mod unit;

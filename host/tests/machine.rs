@@ -20,6 +20,8 @@ mod memory;
 mod real;
 #[path = "machine/sealed.rs"]
 mod sealed;
+#[path = "machine/things.rs"]
+mod things;
 #[path = "machine/trouble.rs"]
 mod trouble;
 #[path = "machine/world.rs"]

@@ -1,6 +1,6 @@
 //! User and group names as numbers, from the root's own `etc/passwd` and `etc/group`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::disk::{Disk, DiskError, Owner};
 use crate::pure::target_path::TargetPath;
@@ -10,7 +10,12 @@ use crate::pure::target_path::TargetPath;
 pub struct Accounts {
     users: BTreeMap<String, u32>,
     groups: BTreeMap<String, u32>,
+    /// Names that the same change makes.
+    coming: BTreeSet<String>,
 }
+
+/// The number of a name that the same change makes: known once it is made.
+pub const COMING: u32 = u32::MAX - 1;
 
 impl Accounts {
     /// Reads them; a file that is not there knows nobody.
@@ -38,7 +43,13 @@ impl Accounts {
         Ok(Self {
             users: table("/etc/passwd")?,
             groups: table("/etc/group")?,
+            coming: BTreeSet::new(),
         })
+    }
+
+    /// Names that the same change makes before they are needed.
+    pub fn expect(&mut self, names: impl IntoIterator<Item = String>) {
+        self.coming.extend(names);
     }
 
     /// The numbers of an owner and a group as a resource names them.
@@ -54,6 +65,7 @@ impl Accounts {
                 (Ok(u32::MAX), _) => Err(format!("{name} is no {noun} number")),
                 (Ok(number), _) => Ok(Some(number)),
                 (Err(_), Some(number)) => Ok(Some(*number)),
+                (Err(_), None) if self.coming.contains(name) => Ok(Some(COMING)),
                 (Err(_), None) => Err(format!("this machine has no {noun} `{}`", name.escape_debug())),
             },
         };

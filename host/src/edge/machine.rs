@@ -6,6 +6,8 @@
 //! | `machine/start.rs` | opening, and what a start does with what it finds |
 //! | `machine/survey.rs` | looks at everything that a declaration and the ledger name, and has it planned |
 //! | `machine/apply.rs` | a declaration behind a window |
+//! | `machine/way_back.rs` | what is kept of everything that will be touched |
+//! | `machine/sweep.rs` | what nothing declares any more |
 //! | `machine/room.rs` | room for the whole change, before anything is touched |
 //! | `machine/policy.rs` | the effective policy behind a window |
 //! | `machine/verdict.rs` | arm, confirm, revert |
@@ -21,7 +23,9 @@ mod repair;
 mod room;
 mod start;
 mod survey;
+mod sweep;
 mod verdict;
+mod way_back;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -33,7 +37,9 @@ use meshplan_schemas::session::LinkSecret;
 use super::disk::{Disk, DiskError};
 pub use super::ledger::LedgerState;
 use super::ledger::path_of;
+use super::system::System;
 pub use super::window::{Order, Window, WindowState};
+use crate::kinds::Reach;
 use crate::pure::commit_confirm::TakenBack;
 use crate::pure::confirm::Reason;
 use crate::pure::record::Ledger;
@@ -44,6 +50,8 @@ use crate::pure::target_path::TargetPath;
 pub struct Setup {
     /// The tree that declarations speak of: `/`, or what `--root` says.
     pub root: Arc<dyn Disk>,
+    /// The machine beside its files.
+    pub system: Arc<dyn System>,
     /// The state folder; its file `lock` is the agent's to hold ([`super::disk::StateLock`]).
     pub state: Arc<dyn Disk>,
     /// Where the state folder stands inside the root, when it does: no declaration may have a target there.
@@ -285,6 +293,14 @@ impl Machine {
 
     fn state(&self) -> &dyn Disk {
         &*self.setup.state
+    }
+
+    /// What the kinds reach.
+    fn reach(&self) -> Reach<'_> {
+        Reach {
+            root: &*self.setup.root,
+            system: &*self.setup.system,
+        }
     }
 
     /// Nothing may be changed while a window is open; what is still due about one is done first. The lines are of

@@ -5,9 +5,7 @@ use meshplan_schemas::resource::Directory;
 use super::{Decision, Invalid, meta_words, mode, path};
 use crate::edge::accounts::Accounts;
 use crate::edge::disk::{Disk, DiskError, Owner, atomic};
-use crate::pure::inverse::{UndoAct, act_to};
 use crate::pure::observed::Observed;
-use crate::pure::record::Thing;
 use crate::pure::target_path::TargetPath;
 
 /// A directory that is asked for properly.
@@ -19,6 +17,8 @@ pub struct Wanted {
     pub mode: u32,
     /// Whose.
     pub owner: Owner,
+    /// The names of user and group, as they are asked for.
+    pub whose: (Option<String>, Option<String>),
 }
 
 /// Checks the fields.
@@ -32,6 +32,7 @@ pub fn validate(spec: &Directory, accounts: &Accounts) -> Result<Wanted, Invalid
         owner: accounts
             .owner(spec.owner.as_deref(), spec.group.as_deref())
             .map_err(Invalid::Machine)?,
+        whose: (spec.owner.clone(), spec.group.clone()),
     })
 }
 
@@ -48,11 +49,13 @@ pub fn plan(wanted: &Wanted, observed: &Observed) -> Decision {
                 Decision::Update(format!("{}: {}", wanted.path, words.join("; ")))
             }
         }
-        Observed::File { .. } | Observed::Link { .. } | Observed::Other(_) => Decision::Refuse(format!(
-            "{} is {}, not a directory; it is not removed: move it away or name another path",
-            wanted.path,
-            observed.word()
-        )),
+        Observed::File { .. } | Observed::Link { .. } | Observed::Other(_) | Observed::Is(_) => {
+            Decision::Refuse(format!(
+                "{} is {}, not a directory; it is not removed: move it away or name another path",
+                wanted.path,
+                observed.word()
+            ))
+        }
         Observed::Unknown(why) => Decision::Unknown(why.clone()),
     }
 }
@@ -63,12 +66,6 @@ pub fn plan(wanted: &Wanted, observed: &Observed) -> Decision {
 /// The disk.
 pub fn apply(wanted: &Wanted, disk: &dyn Disk) -> Result<(), DiskError> {
     atomic::put_folder(disk, &wanted.path, wanted.mode, wanted.owner)
-}
-
-/// The act that brings back what was there.
-#[must_use]
-pub fn revert(before: Option<&Thing>) -> UndoAct {
-    act_to(before)
 }
 
 /// Removes it when it is empty.

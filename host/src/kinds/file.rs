@@ -3,16 +3,15 @@
 use std::fmt;
 use std::ops::Deref;
 
+use meshplan_schemas::ident::ResourceId;
 use meshplan_schemas::resource::{Content, File};
 use zeroize::Zeroizing;
 
-use super::{Decision, Invalid, Opened, meta_words, mode, path};
+use super::{Decision, Follow, Follower, Invalid, Opened, meta_words, mode, path};
 use crate::edge::accounts::Accounts;
 use crate::edge::disk::{Disk, DiskError, NewFile, Owner, atomic};
-use crate::pure::inverse::{UndoAct, act_to};
 use crate::pure::observed::Observed;
 use crate::pure::outcome::lines_lost_and_new;
-use crate::pure::record::Thing;
 use crate::pure::target_path::TargetPath;
 
 /// A file that is asked for properly.
@@ -26,10 +25,12 @@ pub struct Wanted {
     pub mode: u32,
     /// Whose.
     pub owner: Owner,
+    /// The names of user and group, as they are asked for.
+    pub whose: (Option<String>, Option<String>),
     /// What must pass on the temporary file first.
     pub check: Option<String>,
     /// What is restarted, reloaded or run when it changes.
-    pub followers: Vec<String>,
+    pub followers: Vec<Follower>,
 }
 
 /// The bytes of a file: plain, or the value of a secret, which is never printed and zeroized when it is dropped (FR-9).
@@ -98,13 +99,18 @@ pub fn validate(spec: &File, accounts: &Accounts, opened: Option<&Opened>) -> Re
     let owner = accounts
         .owner(spec.owner.as_deref(), spec.group.as_deref())
         .map_err(Invalid::Machine)?;
-    let followers = [&spec.restarts, &spec.reloads, &spec.runs];
-    let followers = followers.into_iter().flatten().map(ToString::to_string).collect();
+    let follow = |how: Follow, ids: &[ResourceId]| -> Vec<Follower> {
+        ids.iter().map(|id| Follower { how, id: id.clone() }).collect()
+    };
+    let mut followers = follow(Follow::Restart, &spec.restarts);
+    followers.extend(follow(Follow::Reload, &spec.reloads));
+    followers.extend(follow(Follow::Run, &spec.runs));
     Ok(Wanted {
         path,
         bytes,
         mode,
         owner,
+        whose: (spec.owner.clone(), spec.group.clone()),
         check: spec.validate.clone(),
         followers,
     })
@@ -141,7 +147,7 @@ pub fn plan(wanted: &Wanted, observed: &Observed) -> Decision {
             "{} is a link to {:?} and becomes a file; what it points at is not touched",
             wanted.path, target
         )),
-        Observed::Directory { .. } | Observed::Other(_) => Decision::Refuse(format!(
+        Observed::Directory { .. } | Observed::Other(_) | Observed::Is(_) => Decision::Refuse(format!(
             "{} is {}, not a file; it is not removed: move it away or name another path",
             wanted.path,
             observed.word()
@@ -161,12 +167,6 @@ pub fn apply(wanted: &Wanted, disk: &dyn Disk) -> Result<(), DiskError> {
         owner: wanted.owner,
     };
     atomic::put_file(disk, &wanted.path, &file, wanted.check.as_deref())
-}
-
-/// The act that brings back what was there.
-#[must_use]
-pub fn revert(before: Option<&Thing>) -> UndoAct {
-    act_to(before)
 }
 
 /// Removes it.

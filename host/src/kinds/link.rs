@@ -4,9 +4,7 @@ use meshplan_schemas::resource::Link;
 
 use super::{Decision, Invalid, path};
 use crate::edge::disk::{Disk, DiskError, Owner, atomic};
-use crate::pure::inverse::{UndoAct, act_to};
 use crate::pure::observed::Observed;
-use crate::pure::record::Thing;
 use crate::pure::target_path::TargetPath;
 
 /// A link that is asked for properly.
@@ -49,7 +47,7 @@ pub fn plan(wanted: &Wanted, observed: &Observed) -> Decision {
         Observed::File { .. } => {
             Decision::Update(format!("{} is a file and becomes a link to {to}", wanted.path))
         }
-        Observed::Directory { .. } | Observed::Other(_) => Decision::Refuse(format!(
+        Observed::Directory { .. } | Observed::Other(_) | Observed::Is(_) => Decision::Refuse(format!(
             "{} is {}, not a link; it is not removed: move it away or name another path",
             wanted.path,
             observed.word()
@@ -64,12 +62,6 @@ pub fn plan(wanted: &Wanted, observed: &Observed) -> Decision {
 /// The disk; then what was there stands.
 pub fn apply(wanted: &Wanted, disk: &dyn Disk) -> Result<(), DiskError> {
     atomic::put_link(disk, &wanted.path, &wanted.target, Owner::default())
-}
-
-/// The act that brings back what was there.
-#[must_use]
-pub fn revert(before: Option<&Thing>) -> UndoAct {
-    act_to(before)
 }
 
 /// Removes it.

@@ -6,18 +6,21 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use meshplan_schemas::digest::Digest;
-use meshplan_schemas::ident::{ModuleName, ResourceName};
+use meshplan_schemas::ident::{ModuleName, ResourceId, ResourceName};
 use meshplan_schemas::report::{Outcome, ResourceLine};
 
 use super::observed::Observed;
-use super::outcome::{after_words, line};
+use super::outcome::line;
 use super::record::{Found, Held, Ledger, Record, Thing};
+use super::target::Target;
 use super::target_path::TargetPath;
 
+mod follow;
 mod sweep;
 #[cfg(test)]
 mod tests;
 
+pub use follow::{Follow, Follower, Following};
 pub use sweep::{Sweep, SweepHow};
 
 /// What applying a resource would do.
@@ -42,18 +45,35 @@ pub struct Ask {
     pub name: ResourceName,
     /// The kind's word.
     pub kind: String,
-    /// Where.
-    pub target: Option<TargetPath>,
+    /// What it has; none for a probe.
+    pub target: Option<Target>,
     /// The digest of kind and fields.
     pub asked: Digest,
     /// The digest of a file's bytes.
     pub content: Option<Digest>,
     /// What is restarted, reloaded or run when it changes.
-    pub followers: Vec<String>,
+    pub followers: Vec<Follower>,
     /// What applying it would do.
     pub decision: Decision,
     /// What stands there.
     pub found: Option<Thing>,
+    /// What kind of change it is.
+    pub nature: Nature,
+}
+
+/// What kind of change making a resource so is.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Nature {
+    /// It is asked to be away.
+    pub is_absence: bool,
+    /// It takes away what a roll-back does not bring back (DL-7).
+    pub is_for_good: bool,
+    /// It starts a program afresh.
+    pub starts: bool,
+    /// All that comes after it waits for it (HR-4).
+    pub is_gate: bool,
+    /// Why it cannot be undone (HR-5).
+    pub not_reversible: Option<String>,
 }
 
 /// How a module takes part.
@@ -82,7 +102,7 @@ pub struct Inputs<'a> {
     /// The modules in their order.
     pub parts: Vec<(ModuleName, Part)>,
     /// Every target that the declaration names, also of refused and observed modules.
-    pub declared: BTreeSet<TargetPath>,
+    pub declared: BTreeSet<Target>,
     /// Every resource that the declaration names.
     pub names: BTreeSet<ResourceName>,
     /// Modules that it leaves out, with the reason (HR-7).
@@ -92,7 +112,7 @@ pub struct Inputs<'a> {
     /// Modules whose found things may be taken.
     pub take: BTreeSet<ModuleName>,
     /// What stands at targets of the ledger that are not declared, and at the folders that the host made.
-    pub there: BTreeMap<TargetPath, Observed>,
+    pub there: BTreeMap<Target, Observed>,
 }
 
 /// One thing to do, or not to.
@@ -113,6 +133,8 @@ pub enum Step {
         /// The digest of what was asked.
         asked: Digest,
     },
+    /// A program is restarted, reloaded or run, for something that it stands on changes.
+    Follow(Following),
     /// Something that is no longer declared.
     Sweep(Sweep),
     /// Remove a folder that the host once made on the way, as nothing will be in it.
@@ -127,7 +149,9 @@ pub struct Write {
     /// In words.
     pub what: String,
     /// What is restarted, reloaded or run.
-    pub followers: Vec<String>,
+    pub followers: Vec<Follower>,
+    /// What kind of change it is.
+    pub nature: Nature,
     /// The ledger's record once it is done.
     pub record: Record,
     /// What stands there.
@@ -161,7 +185,7 @@ impl Plan {
     #[must_use]
     pub fn changes_something(&self, ledger: &Ledger) -> bool {
         self.steps.iter().any(|step| match step {
-            Step::Write(_) | Step::Fail { .. } | Step::Tidy(_) => true,
+            Step::Write(_) | Step::Follow(_) | Step::Fail { .. } | Step::Tidy(_) => true,
             Step::Sweep(sweep) => sweep.acts() || sweep.kind == "probe",
             Step::Record(record) => {
                 record.kind == "probe"
@@ -190,15 +214,29 @@ pub fn plan(inputs: &Inputs<'_>) -> Plan {
             }
             Part::Observe(asks) => plan.lines.extend(asks.iter().filter_map(observed_line)),
             Part::Apply(asks) => {
+                let first = plan.steps.len();
                 for ask in asks {
                     one(inputs, module, ask, &mut plan);
                 }
+                let following = follow::following(asks, plan.steps.get(first..).unwrap_or_default());
+                plan.steps.extend(following.into_iter().map(Step::Follow));
             }
         }
     }
     plan.steps.extend(sweeps.late.into_iter().map(Step::Sweep));
     plan.steps.extend(sweeps.tidy.into_iter().map(Step::Tidy));
     plan
+}
+
+/// What follows a change, in words.
+fn after_words(followers: &[Follower]) -> String {
+    let words: Vec<String> = (followers.iter())
+        .map(|follower| format!("{} is {}", follower.id, follower.how.word()))
+        .collect();
+    match words.as_slice() {
+        [] => String::new(),
+        words => format!("; {}", words.join(", ")),
+    }
 }
 
 fn observed_line(ask: &Ask) -> Option<ResourceLine> {
@@ -255,6 +293,7 @@ fn one(inputs: &Inputs<'_>, module: &ModuleName, ask: &Ask, plan: &mut Plan) {
         target: ask.target.clone(),
         asked: ask.asked,
         content: ask.content,
+        is_absence: ask.nature.is_absence,
         found,
     };
     let fail = |outcome, why: &String| Step::Fail {
@@ -280,10 +319,13 @@ fn one(inputs: &Inputs<'_>, module: &ModuleName, ask: &Ask, plan: &mut Plan) {
         Decision::Create(what) => (Outcome::Created, what.clone()),
         Decision::Update(what) => (Outcome::Updated, what.clone()),
     };
+    let lasts = ask.nature.not_reversible.as_ref();
+    let lasts = lasts.map_or_else(String::new, |why| format!("; it cannot be undone: {why}"));
     plan.steps.push(Step::Write(Box::new(Write {
         outcome,
-        what: format!("{what}{}", after_words(&ask.followers)),
+        what: format!("{what}{}{lasts}", after_words(&ask.followers)),
         followers: ask.followers.clone(),
+        nature: ask.nature.clone(),
         record,
         before: ask.found.clone(),
     })));

@@ -1,7 +1,7 @@
 //! What a revert leaves as it is: resources that go only forward (DL-7, HR-5).
 //!
-//! Stands alone because the undo journal knows nothing of it, and its vocabulary is frozen: the paths of these resources
-//! are not in the journal. They are kept beside it, each with what stood there before, by which a revert tells whether the
+//! Stands alone because the undo journal knows nothing of it, and its vocabulary is frozen: what these resources have
+//! is not in the journal. They are kept beside it, each with what stood there before, by which a revert tells whether the
 //! thing has gone forward, and with what the ledger says of it then.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,9 +10,10 @@ use meshplan_schemas::declaration::Declaration;
 use meshplan_schemas::ident::ResourceName;
 use serde::{Deserialize, Serialize};
 
-use super::apply_plan::{Plan, Step};
-use super::inverse::{Before, UndoAct};
-use super::record::{Ledger, Record};
+use super::apply_plan::{Plan, Step, SweepHow};
+use super::inverse::Before;
+use super::record::{Ledger, Record, Thing};
+use super::target::{Sort, Target};
 use super::target_path::TargetPath;
 
 /// What of an apply does not go back.
@@ -24,15 +25,15 @@ pub struct Forward {
     pub folders: Vec<TargetPath>,
 }
 
-/// A path that does not go back.
+/// A thing that does not go back.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ForwardStep {
     /// Whose it is.
     pub name: ResourceName,
-    /// Where.
-    pub path: TargetPath,
-    /// What would lead to what stood there before; it is never done.
-    pub before: UndoAct,
+    /// What it is.
+    pub target: Target,
+    /// How it stood before; none where it was not there. It is never brought back.
+    pub before: Option<Thing>,
     /// The ledger's record once it is done; none where the thing was taken away.
     pub record: Option<Record>,
 }
@@ -60,8 +61,20 @@ pub fn marked(declaration: &Declaration, ledger: &Ledger) -> BTreeSet<ResourceNa
     marked.chain(former).collect()
 }
 
+/// What is taken away and stays so where nothing is said: users (DL-7).
+fn removals(plan: &Plan) -> BTreeSet<&Target> {
+    let steps = plan.steps.iter();
+    let removed = steps.filter_map(|step| match step {
+        Step::Write(write) if write.nature.is_for_good => write.record.target.as_ref(),
+        Step::Sweep(sweep) if sweep.how == SweepHow::Remove => sweep.target.as_ref(),
+        _ => None,
+    });
+    let is_user = |target: &&Target| matches!(target, Target::Thing(Sort::User, _));
+    removed.filter(is_user).collect()
+}
+
 /// Takes out of the way back what does not go back. A mark counts on either side: of the declaration, or of what the
-/// ledger says was confirmed before, by name or at the same path.
+/// ledger says was confirmed before, by name or by what it has.
 #[must_use]
 pub fn take_out(
     befores: Vec<Before>,
@@ -73,16 +86,20 @@ pub fn take_out(
         .forward_only
         .iter()
         .filter_map(|name| ledger.records.get(name));
-    let places: BTreeSet<&TargetPath> = former.filter_map(|record| record.target.as_ref()).collect();
-    let is_forward = |name: &ResourceName, target: &TargetPath| {
-        marked.contains(name) || ledger.forward_only.contains(name) || places.contains(target)
+    let places: BTreeSet<&Target> = former.filter_map(|record| record.target.as_ref()).collect();
+    let gone = removals(plan);
+    let is_forward = |name: &ResourceName, target: &Target| {
+        gone.contains(target)
+            || marked.contains(name)
+            || ledger.forward_only.contains(name)
+            || places.contains(target)
     };
-    let mut acts: BTreeMap<TargetPath, Before> = BTreeMap::new();
+    let mut taken: BTreeMap<Target, Before> = BTreeMap::new();
     let mut others = Vec::new();
     for before in befores {
         match &before.name {
-            Some(name) if is_forward(name, &before.path) => {
-                acts.insert(before.path.clone(), before);
+            Some(name) if is_forward(name, &before.target) => {
+                taken.insert(before.target.clone(), before);
             }
             _ => others.push(before),
         }
@@ -94,24 +111,30 @@ pub fn take_out(
             Step::Sweep(sweep) if sweep.acts() => (&sweep.name, &sweep.target, None),
             _ => continue,
         };
-        let Some(before) = target.as_ref().and_then(|target| acts.remove(target)) else {
+        let Some(before) = target.as_ref().and_then(|target| taken.remove(target)) else {
             continue;
         };
         forward.steps.push(ForwardStep {
             name: name.clone(),
-            path: before.path,
-            before: before.act,
+            target: before.target,
+            before: before.thing,
             record: record.cloned(),
         });
     }
-    let made: Vec<&TargetPath> = (forward.steps.iter())
+    let made: Vec<&Target> = (forward.steps.iter())
         .filter(|step| step.record.is_some())
-        .map(|step| &step.path)
+        .map(|step| &step.target)
         .collect();
-    let (mut folders, others): (Vec<Before>, Vec<Before>) = others.into_iter().partition(|before| {
-        before.act == UndoAct::Remove && made.iter().any(|path| path.is_below(&before.path))
+    let is_on_the_way = |path: &TargetPath| made.iter().any(|target| target.is_below(path));
+    let mut folders = Vec::new();
+    others.retain(|before| match before.target.path() {
+        Some(path) if before.is_new_path() && is_on_the_way(path) => {
+            folders.push(path.clone());
+            false
+        }
+        _ => true,
     });
-    folders.sort_by_key(|before| std::cmp::Reverse(before.path.components().count()));
-    forward.folders = folders.into_iter().map(|before| before.path).collect();
+    folders.sort_by_key(|path| std::cmp::Reverse(path.components().count()));
+    forward.folders = folders;
     (others, forward)
 }

@@ -6,7 +6,7 @@ use meshplan_schemas::digest::Digest;
 
 use super::record::Thing;
 
-/// What stands at a path.
+/// What stands at a target.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Observed {
     /// Nothing.
@@ -42,7 +42,9 @@ pub enum Observed {
         /// Group number.
         gid: u32,
     },
-    /// Something that is none of the three, or too large to be put back; in words.
+    /// A thing that is no path.
+    Is(Thing),
+    /// At a path something that is none of the three, or too large to be put back; in words.
     Other(String),
     /// Could not tell; in words.
     Unknown(String),
@@ -74,6 +76,7 @@ impl Observed {
                 uid: *uid,
                 gid: *gid,
             }),
+            Self::Is(thing) => Some(thing.clone()),
             Self::Absent | Self::Other(_) | Self::Unknown(_) => None,
         }
     }
@@ -86,6 +89,7 @@ impl Observed {
             Self::File { .. } => "a file",
             Self::Directory { .. } => "a directory",
             Self::Link { .. } => "a link",
+            Self::Is(_) => "a thing that is no path",
             Self::Other(word) | Self::Unknown(word) => word,
         }
     }

@@ -56,18 +56,6 @@ fn count<N: PartialEq + From<u8> + std::fmt::Display>(n: N, noun: &str) -> Strin
     format!("{n} {noun}{s}")
 }
 
-/// What follows a change by name, in words; this version has no kind that can be restarted.
-#[must_use]
-pub fn after_words(followers: &[String]) -> String {
-    if followers.is_empty() {
-        return String::new();
-    }
-    format!(
-        "; of {} nothing can be restarted in this version",
-        followers.join(", ")
-    )
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

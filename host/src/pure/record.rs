@@ -9,6 +9,7 @@ use meshplan_schemas::digest::Digest;
 use meshplan_schemas::ident::ResourceName;
 use serde::{Deserialize, Serialize};
 
+use super::target::Target;
 use super::target_path::TargetPath;
 
 /// The version of the ledger that this build writes and reads.
@@ -24,7 +25,7 @@ pub struct Ledger {
     /// A record for each resource that the host has.
     pub records: BTreeMap<ResourceName, Record>,
     /// What nothing declares and could not be removed yet, by target.
-    pub orphans: BTreeMap<TargetPath, Record>,
+    pub orphans: BTreeMap<Target, Record>,
     /// What stands at a target and is not the host's (HR-8): the first original.
     pub held: BTreeMap<ResourceName, Held>,
     /// Folders that the host made on the way to a target; removed when they are empty again.
@@ -76,7 +77,7 @@ impl Ledger {
     }
 
     /// What a resource wrote at a target is gone, or no longer the host's.
-    pub fn forget(&mut self, name: &ResourceName, target: Option<&TargetPath>) {
+    pub fn forget(&mut self, name: &ResourceName, target: Option<&Target>) {
         if let Some(target) = target {
             self.orphans.remove(target);
         }
@@ -90,7 +91,7 @@ impl Ledger {
     }
 
     /// What a resource wrote at a target is declared by nobody and still there.
-    pub fn orphan(&mut self, name: &ResourceName, target: &TargetPath) {
+    pub fn orphan(&mut self, name: &ResourceName, target: &Target) {
         if self
             .records
             .get(name)
@@ -118,14 +119,17 @@ pub struct Record {
     pub name: ResourceName,
     /// The kind's word.
     pub kind: String,
-    /// Where; none for a probe.
+    /// What it has; none for a probe.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub target: Option<TargetPath>,
+    pub target: Option<Target>,
     /// The digest of the kind's fields as they were asked for.
     pub asked: Digest,
     /// The digest of a file's bytes as they were written.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub content: Option<Digest>,
+    /// It is asked to be away: what comes there later is nobody's here.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_absence: bool,
     /// What stood at the target before the host first wrote there.
     pub found: Found,
 }
@@ -142,7 +146,8 @@ pub enum Found {
     Unknown,
 }
 
-/// A thing at a path, whole: content by digest (its bytes are a blob), mode and owner.
+/// A thing, whole: of a path content by digest (its bytes are a blob), mode and owner; of another sort what the host
+/// can bring back.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Thing {
@@ -175,13 +180,63 @@ pub enum Thing {
         /// Group number.
         gid: u32,
     },
+    /// A unit of the service manager.
+    Unit {
+        /// Its state, as the manager says it: `active`, `inactive`, `failed`.
+        active: String,
+        /// Whether it starts at boot, as the manager says it: `enabled`, `disabled`, `masked`, `static`.
+        boot: String,
+    },
+    /// A user.
+    User(User),
+    /// A group.
+    Group {
+        /// Its number.
+        gid: u32,
+    },
+    /// A setting of the kernel.
+    Setting {
+        /// Its value, its parts with one blank between them.
+        value: String,
+        /// The line of the file that sets it at boot, none where the host has no such file.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        at_boot: Option<String>,
+    },
+    /// A module of the kernel.
+    KernelModule {
+        /// It is in the kernel, as a part of it or loaded.
+        loaded: bool,
+        /// What the host's files say of it at boot: to load it, and its options.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        at_boot: Vec<String>,
+    },
+}
+
+/// A user, as the system's database has it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct User {
+    /// Its number.
+    pub uid: u32,
+    /// The number of its primary group.
+    pub gid: u32,
+    /// Its further groups, in order.
+    pub groups: Vec<String>,
+    /// The name of the person.
+    pub comment: String,
+    /// The home folder.
+    pub home: String,
+    /// The login shell.
+    pub shell: String,
+    /// The lines of its `authorized_keys`; none where there is no such file.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub keys: Option<Vec<String>>,
 }
 
 /// A thing that is held (HR-8).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Held {
     /// Where.
-    pub target: TargetPath,
+    pub target: Target,
     /// The first original; its bytes are a blob of `originals/`.
     pub original: Thing,
 }

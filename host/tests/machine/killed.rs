@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use meshplan_host::edge::disk::RealDisk;
 use meshplan_host::edge::machine::{Machine, Recovered, Recovery, Setup};
+use meshplan_host::edge::system::NoSystem;
 
 use crate::world::{self, Decl, directory, file, file_with, link};
 
@@ -17,6 +18,7 @@ const CHILD: &str = "MESHPLAN_TEST_KILLED_CHILD";
 fn open(folder: &Path, boot_id: &str) -> (Machine, Recovery) {
     let setup = Setup {
         root: Arc::new(RealDisk::open(&folder.join("root")).unwrap()),
+        system: Arc::new(NoSystem),
         state: Arc::new(RealDisk::open(&folder.join("state")).unwrap()),
         state_inside: None,
         boot_id: boot_id.to_owned(),

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use meshplan_host::edge::disk::{Disk, DiskError, NewFile, Owner, RealDisk, atomic};
 use meshplan_host::edge::machine::{Applied, End, Machine, Setup};
+use meshplan_host::edge::system::NoSystem;
 use meshplan_schemas::report::Outcome;
 use meshplan_schemas::resource::Resource;
 use tempfile::TempDir;
@@ -39,6 +40,7 @@ impl Node {
     fn machine(&self) -> Machine {
         let setup = Setup {
             root: Arc::new(RealDisk::open(&self.root()).unwrap()),
+            system: Arc::new(NoSystem),
             state: Arc::new(RealDisk::open(&self.state()).unwrap()),
             state_inside: None,
             boot_id: "boot".to_owned(),
@@ -407,6 +409,7 @@ fn the_state_folder_is_no_target_by_any_spelling() {
     symlink("var/state", node.root().join("l")).unwrap();
     let setup = Setup {
         root: Arc::new(RealDisk::open(&node.root()).unwrap()),
+        system: Arc::new(NoSystem),
         state: Arc::new(RealDisk::open(&state).unwrap()),
         state_inside: Some(path("/var/state")),
         boot_id: "boot".to_owned(),

@@ -1,6 +1,6 @@
 //! The machine in trouble: no room, files of its own lost or broken, a way back that is barred.
 
-use crate::world::{self, Decl, World, file, link, path, service};
+use crate::world::{self, Decl, World, file, link, path, reboot};
 use meshplan_host::edge::machine::{End, LedgerState, Machine, MachineError, Recovered};
 use meshplan_host::pure::agent::Basis;
 use meshplan_schemas::declaration::OnFailure;
@@ -389,7 +389,7 @@ fn a_module_with_a_kind_that_this_host_does_not_have_is_refused_whole_and_the_ot
     let mut machine = world.machine();
     let decl = Decl::new(1)
         .with("base", vec![file("f", "/f", "x")])
-        .with("web", vec![file("g", "/g", "x"), service("s", "web.service")]);
+        .with("web", vec![file("g", "/g", "x"), reboot("s")]);
     let applied = machine.apply(&decl.get(), decl.digest(), 10).unwrap();
     assert!(world.targets().contains_key("/f") && !world.targets().contains_key("/g"));
     let of_web: Vec<_> = (applied.lines.iter())
@@ -399,7 +399,7 @@ fn a_module_with_a_kind_that_this_host_does_not_have_is_refused_whole_and_the_ot
     for line in of_web {
         assert_eq!(line.outcome, Outcome::Refused);
         assert!(
-            line.reason.contains("this host does not have the kind `service`"),
+            line.reason.contains("this host does not have the kind `reboot`"),
             "{line:?}"
         );
     }

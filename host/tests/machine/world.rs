@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use meshplan_host::edge::disk::SimDisk;
 use meshplan_host::edge::machine::{Applied, Machine, Recovery, Setup};
+use meshplan_host::edge::system::SimSystem;
 use meshplan_host::pure::confirm::Reason;
 use meshplan_host::pure::target_path::TargetPath;
 use meshplan_schemas::declaration::{Declaration, Mode, ModuleEntry, OnFailure};
@@ -25,6 +26,8 @@ pub(crate) struct World {
     pub(crate) root: SimDisk,
     /// The state folder.
     pub(crate) state: SimDisk,
+    /// The machine beside its files.
+    pub(crate) system: SimSystem,
 }
 
 impl World {
@@ -38,12 +41,14 @@ impl World {
             root: disk.clone(),
             state,
             disk,
+            system: SimSystem::default(),
         }
     }
 
     pub(crate) fn setup(&self, boot_id: &str) -> Setup {
         Setup {
             root: Arc::new(self.root.clone()),
+            system: Arc::new(self.system.clone()),
             state: Arc::new(self.state.clone()),
             state_inside: Some(path(STATE)),
             boot_id: boot_id.to_owned(),
@@ -159,13 +164,9 @@ fn resource(id: &str, kind: Kind) -> Resource {
 }
 
 /// A resource of a kind that this host can read and cannot do.
-pub(crate) fn service(id: &str, unit: &str) -> Resource {
-    let spec = meshplan_schemas::resource::programs::Service {
-        unit: unit.to_owned(),
-        state: None,
-        enabled: Some(true),
-    };
-    resource(id, Kind::Service(spec))
+pub(crate) fn reboot(id: &str) -> Resource {
+    let spec = meshplan_schemas::resource::programs::Reboot { within_secs: 60 };
+    resource(id, Kind::Reboot(spec))
 }
 
 pub(crate) fn file(id: &str, path: &str, text: &str) -> Resource {

@@ -252,6 +252,7 @@ fn nothing_held_is_said_and_cannot_be_taken() {
 fn a_window_of_another_boot_goes_back_though_the_membership_cannot_be_read() {
     let world = World::enrolled(NOBODY);
     let setup = Setup {
+        system: Arc::new(meshplan_host::edge::system::NoSystem),
         root: Arc::new(RealDisk::open(world.root()).unwrap()),
         state: Arc::new(RealDisk::open(&world.state()).unwrap()),
         state_inside: None,

@@ -11,6 +11,7 @@ use crate::edge::machine::{LedgerState, Recovered, Recovery};
 use crate::edge::marks::{self, Held};
 use crate::edge::orders;
 use crate::edge::sealed;
+use crate::edge::system::{NoSystem, RealSystem, System};
 use crate::edge::window::Order;
 use crate::pure::agent::{Given, Started, StartedWindow};
 use crate::pure::orders::{Anchor, Orders, Slot};
@@ -180,8 +181,14 @@ pub fn machine_setup(setup: &Setup, boot_id: &str) -> Result<crate::edge::machin
         None => None,
         Some(path) => Some(policy_path(path)?),
     };
+    let system: Arc<dyn System> = if setup.root == Path::new("/") {
+        Arc::new(RealSystem::new(&setup.root))
+    } else {
+        Arc::new(NoSystem)
+    };
     Ok(crate::edge::machine::Setup {
         root: Arc::new(RealDisk::open(&setup.root)?),
+        system,
         state: Arc::new(RealDisk::open(&setup.state_dir)?),
         state_inside: inside(&setup.state_dir),
         boot_id: boot_id.to_owned(),

@@ -1,6 +1,7 @@
 //! A declaration, applied behind a window (HR-2 to HR-5).
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use meshplan_schemas::declaration::{Declaration, OnFailure};
 use meshplan_schemas::digest::Digest;
@@ -8,28 +9,29 @@ use meshplan_schemas::ident::{ModuleName, ResourceName};
 use meshplan_schemas::report::{Outcome, ResourceLine};
 
 use super::survey::{Survey, Surveyed};
+use super::sweep::settle_sweep;
 use super::verdict::Barred;
 use super::{
     Applied, End, LedgerState, Machine, MachineError, ORIGINALS, Order, Window, WindowState, path_of, room,
 };
-use crate::edge::disk::{Disk, DiskError, NewFile, Owner, Sort, atomic};
+use crate::edge::disk::{self, Disk, DiskError, Owner, atomic};
 use crate::edge::failpoint::cut;
 use crate::edge::ledger::{self, blob, json, put_own};
-use crate::edge::observe::observe;
 use crate::edge::window;
-use crate::kinds::{self, Wanted};
-use crate::pure::apply_plan::{Plan, Step, Sweep, SweepHow, Write};
+use crate::kinds::Wanted;
+use crate::pure::apply_plan::{Following, Plan, Step, Write};
 use crate::pure::commit_confirm::WINDOW_VERSION;
 use crate::pure::confirm::Reason;
 use crate::pure::forward;
-use crate::pure::inverse::{Before, Place, journal};
-use crate::pure::observed::Observed;
+use crate::pure::inverse::journal;
 use crate::pure::outcome::line;
 use crate::pure::record::{Confirmed, Found, Ledger, Thing};
+use crate::pure::target::{Sort, Target};
 use crate::pure::target_path::TargetPath;
+use crate::pure::unit::{Unit, died_between};
 
-/// What is noted of each path that will be touched, and the bytes that it takes to go back.
-type WayBack = (Vec<Before>, BTreeMap<Digest, Vec<u8>>);
+/// Between the two looks at what was started.
+const BETWEEN_LOOKS: Duration = Duration::from_secs(10);
 
 /// What has been done so far.
 #[derive(Debug, Default)]
@@ -37,6 +39,10 @@ struct Done {
     lines: Vec<ResourceLine>,
     /// The modules that failed, each with the resource that did.
     failed: BTreeMap<ModuleName, ResourceName>,
+    /// The step that failed and that all that comes after it waits for (HR-4).
+    gate: Option<ResourceName>,
+    /// Units that were started, as they stood at the first look.
+    started: BTreeMap<ResourceName, (String, Unit)>,
     /// Why the first failure.
     why: Option<String>,
 }
@@ -133,6 +139,9 @@ impl Machine {
             }
             self.step(step, &survey.wanted, &mut next, &mut done);
         }
+        if late.is_none() {
+            self.look_again(&mut done);
+        }
         let failed = done.why.is_some();
         let revert = match &done.why {
             _ if late.is_some() => late.map(Reason::Interrupted),
@@ -170,7 +179,7 @@ impl Machine {
                     settle_sweep(sweep, &mut next);
                     lines.push(sweep.line());
                 }
-                Step::Write(_) | Step::Fail { .. } | Step::Tidy(_) => {}
+                Step::Write(_) | Step::Follow(_) | Step::Fail { .. } | Step::Tidy(_) => {}
             }
         }
         if self.ledger != LedgerState::Known(Box::new(next.clone())) {
@@ -193,7 +202,7 @@ impl Machine {
         window: &Window,
         marked: &BTreeSet<ResourceName>,
     ) -> Result<Option<String>, MachineError> {
-        let (befores, blobs) = match self.before(&survey.plan) {
+        let (befores, blobs) = match self.way_back(&survey.plan, &survey.wanted) {
             Ok(kept) => kept,
             Err(why) => return Ok(Some(why)),
         };
@@ -201,10 +210,10 @@ impl Machine {
         let mut need = room::Need::default();
         for step in &survey.plan.steps {
             if let Step::Write(write) = step
-                && let (Some(target), Some(wanted)) =
+                && let (Some(Target::Path(path)), Some(wanted)) =
                     (&write.record.target, survey.wanted.get(&write.record.name))
             {
-                need.file(self.root(), target, wanted.size_bytes())?;
+                need.file(self.root(), path, wanted.size_bytes())?;
             }
         }
         // Once as a before image, and once as an original.
@@ -223,73 +232,6 @@ impl Machine {
         self.open_window(window, opened)
     }
 
-    /// The way back from every path that will be touched, and the bytes that it needs; or why there is none.
-    fn before(&self, plan: &Plan) -> Result<WayBack, String> {
-        let mut paths: BTreeMap<TargetPath, (Option<ResourceName>, &str)> = BTreeMap::new();
-        for step in &plan.steps {
-            match step {
-                Step::Write(write) => {
-                    let Some(target) = &write.record.target else {
-                        continue;
-                    };
-                    for folder in missing_folders(self.root(), target) {
-                        paths.entry(folder).or_insert((None, "directory"));
-                    }
-                    let record = &write.record;
-                    paths.insert(target.clone(), (Some(record.name.clone()), &record.kind));
-                }
-                Step::Sweep(sweep) if sweep.acts() => {
-                    if let Some(target) = &sweep.target {
-                        paths.insert(target.clone(), (Some(sweep.name.clone()), &sweep.kind));
-                    }
-                }
-                Step::Tidy(path) => {
-                    paths.entry(path.clone()).or_insert((None, "directory"));
-                }
-                Step::Sweep(_) | Step::Record(_) | Step::Fail { .. } => {}
-            }
-        }
-        let sweeps = plan.steps.iter().filter_map(|step| match step {
-            Step::Sweep(sweep) if sweep.acts() => sweep.target.clone(),
-            _ => None,
-        });
-        let swept: BTreeSet<TargetPath> = sweeps.collect();
-        let mut befores = Vec::new();
-        let mut blobs = BTreeMap::new();
-        // Files that make way: nothing can stand below one yet. They come before what is below them.
-        let mut making_way: BTreeSet<TargetPath> = BTreeSet::new();
-        for (path, (name, kind)) in paths {
-            let there = if path.ancestors().any(|folder| making_way.contains(&folder)) {
-                Observed::Absent
-            } else {
-                observe(self.root(), &path)
-            };
-            if let Observed::Other(why) | Observed::Unknown(why) = &there {
-                // Without a before image there is no way back, and what there is no way back from is not begun.
-                return Err(format!(
-                    "{path} cannot be kept for the way back: {why}; nothing was touched"
-                ));
-            }
-            befores.push(Before {
-                name,
-                place: Place::Root,
-                act: kinds::revert(kind, there.thing().as_ref()),
-                path: path.clone(),
-            });
-            match there {
-                Observed::File { bytes, .. } => {
-                    blobs.insert(Digest::of(&bytes), bytes);
-                    making_way.insert(path);
-                }
-                Observed::Link { .. } if swept.contains(&path) => {
-                    making_way.insert(path);
-                }
-                _ => {}
-            }
-        }
-        Ok((befores, blobs))
-    }
-
     /// Keeps the first original of what was found and will be overwritten, or is held.
     fn keep_originals(&self, plan: &Plan) -> Result<(), DiskError> {
         let records = plan.steps.iter().filter_map(|step| match step {
@@ -303,7 +245,7 @@ impl Machine {
         });
         let held = plan.holds.values().map(|held| (&held.target, &held.original));
         for (target, thing) in found.chain(held) {
-            let Thing::File { content, .. } = thing else {
+            let (Target::Path(target), Thing::File { content, .. }) = (target, thing) else {
                 continue;
             };
             let kept = blob(ORIGINALS, *content);
@@ -322,7 +264,10 @@ impl Machine {
     }
 
     fn step(&self, step: &Step, wanted: &BTreeMap<ResourceName, Wanted>, next: &mut Ledger, done: &mut Done) {
-        let stopped = |done: &Done, name: &ResourceName| done.failed.get(&name.module).cloned();
+        let stopped = |done: &Done, name: &ResourceName| {
+            let first = done.gate.as_ref().or_else(|| done.failed.get(&name.module));
+            first.cloned()
+        };
         match step {
             Step::Record(record) => {
                 let before = next.records.get(&record.name).map(|old| old.asked);
@@ -356,8 +301,9 @@ impl Machine {
                     return done.lines.push(skipped(name, &first, Some(write.record.asked)));
                 }
                 match self.write(write, wanted.get(name), next) {
-                    Ok(()) => {
+                    Ok(started) => {
                         next.take_over(write.record.clone());
+                        done.started(name, wanted.get(name), started);
                         done.lines.push(line(
                             name,
                             write.outcome,
@@ -365,10 +311,28 @@ impl Machine {
                             Some(write.record.asked),
                         ));
                     }
-                    Err(why) => done.fail(line(name, Outcome::Failed, why, Some(write.record.asked))),
+                    Err(why) => {
+                        if write.nature.is_gate {
+                            done.gate.get_or_insert_with(|| name.clone());
+                        }
+                        done.fail(line(name, Outcome::Failed, why, Some(write.record.asked)));
+                    }
                 }
             }
-            Step::Sweep(sweep) => self.sweep(sweep, next, done),
+            Step::Follow(following) => {
+                let name = &following.name;
+                if let Some(first) = stopped(done, name) {
+                    return done.lines.push(skipped(name, &first, None));
+                }
+                match self.follow(following, wanted) {
+                    Ok(started) => {
+                        done.started(name, wanted.get(name), started);
+                        done.followed(following);
+                    }
+                    Err(why) => done.fail(line(name, Outcome::Failed, why, None)),
+                }
+            }
+            Step::Sweep(sweep) => done.lines.extend(self.sweep(sweep, next)),
             Step::Tidy(path) => {
                 if let Err(e) = atomic::remove_folder(self.root(), path) {
                     tracing::info!(%path, error = %e, "a folder that the host made stays");
@@ -379,20 +343,57 @@ impl Machine {
         }
     }
 
-    /// Makes a resource as asked and reads it back.
+    /// Makes a resource as asked and reads it back; the unit that was started, as it stood then.
     pub(super) fn write(
         &self,
         write: &Write,
         wanted: Option<&Wanted>,
         next: &mut Ledger,
-    ) -> Result<(), String> {
+    ) -> Result<Option<Unit>, String> {
         let (Some(target), Some(wanted)) = (&write.record.target, wanted) else {
             return Err("its fields are not at hand".to_owned());
         };
-        self.make_folders(target, &mut next.made)
-            .map_err(|e| e.to_string())?;
-        wanted.apply(self.root()).map_err(|e| e.to_string())?;
-        wanted.verify(&observe(self.root(), target)).map_or(Ok(()), Err)
+        if let Target::Path(path) = target {
+            self.make_folders(path, &mut next.made)
+                .map_err(|e| e.to_string())?;
+        }
+        let wanted = wanted.settled(self.reach())?;
+        let started = wanted.apply(self.reach())?;
+        match wanted.verify(self.reach()) {
+            None => Ok(started),
+            Some(why) => Err(why),
+        }
+    }
+
+    /// Restarts, reloads or runs what stands on something that changed.
+    pub(super) fn follow(
+        &self,
+        following: &Following,
+        wanted: &BTreeMap<ResourceName, Wanted>,
+    ) -> Result<Option<Unit>, String> {
+        let fields = wanted.get(&following.name);
+        let fields = fields.ok_or_else(|| "its fields are not at hand".to_owned())?;
+        fields
+            .follow(following.how, self.reach())
+            .map_err(|why| format!("it was to be {}: {why}", following.words()))
+    }
+
+    /// The second look at everything that was started, all together (HR-13, HK-5).
+    fn look_again(&self, done: &mut Done) {
+        if done.started.is_empty() {
+            return;
+        }
+        self.setup.system.rest(BETWEEN_LOOKS);
+        for (name, (unit, first)) in std::mem::take(&mut done.started) {
+            let why = match self.setup.system.unit(&unit) {
+                Ok(second) => died_between(&first, second.as_ref()),
+                Err(why) => Some(format!("it was started, and could not be looked at again: {why}")),
+            };
+            if let Some(why) = why {
+                done.lines.retain(|line| line.name != name);
+                done.fail(line(&name, Outcome::Failed, format!("{unit}: {why}"), None));
+            }
+        }
     }
 
     /// Makes the folders on the way to a target.
@@ -408,66 +409,6 @@ impl Machine {
             made.insert(folder);
         }
         Ok(())
-    }
-
-    fn sweep(&self, sweep: &Sweep, next: &mut Ledger, done: &mut Done) {
-        // A moved resource's former target goes only when the new one stands.
-        if let (true, Some(target)) = (sweep.moved, &sweep.target)
-            && !next.orphans.contains_key(target)
-        {
-            return;
-        }
-        let fault = match (&sweep.how, &sweep.target) {
-            (SweepHow::Remove, Some(target)) => kinds::remove(&sweep.kind, self.root(), target).err(),
-            (SweepHow::Restore(thing), Some(target)) => self.restore(target, thing).err(),
-            _ => None,
-        };
-        match (fault, &sweep.target) {
-            (Some(e), Some(target)) => {
-                // The removal of what nobody declares hinders nothing else (HR-6); it is tried again.
-                next.orphan(&sweep.name, target);
-                done.lines.push(line(
-                    &sweep.name,
-                    Outcome::Kept,
-                    format!("it stays for now: {e}"),
-                    None,
-                ));
-            }
-            _ => {
-                settle_sweep(sweep, next);
-                done.lines.push(sweep.line());
-            }
-        }
-    }
-
-    /// Puts back what was there before the host.
-    fn restore(&self, target: &TargetPath, thing: &Thing) -> Result<(), DiskError> {
-        let owner = |uid, gid| Owner {
-            uid: Some(uid),
-            gid: Some(gid),
-        };
-        match thing {
-            Thing::File {
-                content,
-                mode,
-                uid,
-                gid,
-            } => {
-                let bytes = self.state().read(&blob(ORIGINALS, *content))?;
-                let file = NewFile {
-                    bytes: &bytes,
-                    mode: *mode,
-                    owner: owner(*uid, *gid),
-                };
-                atomic::put_file(self.root(), target, &file, None)
-            }
-            Thing::Directory { mode, uid, gid } => {
-                atomic::put_folder(self.root(), target, *mode, owner(*uid, *gid))
-            }
-            Thing::Link { target: to, uid, gid } => {
-                atomic::put_link(self.root(), target, to, owner(*uid, *gid))
-            }
-        }
     }
 
     /// A resource failed: everything goes back, and the lines say so.
@@ -497,6 +438,24 @@ impl Machine {
 }
 
 impl Done {
+    /// Notes what was started, for the second look.
+    fn started(&mut self, name: &ResourceName, wanted: Option<&Wanted>, unit: Option<Unit>) {
+        if let (Some(Target::Thing(Sort::Unit, at)), Some(unit)) = (wanted.and_then(Wanted::target), unit) {
+            self.started.insert(name.clone(), (at, unit));
+        }
+    }
+
+    /// Notes what followed: with its own line where it has one.
+    fn followed(&mut self, following: &Following) {
+        let words = following.words();
+        match self.lines.iter_mut().find(|line| line.name == following.name) {
+            Some(own) => own.reason = format!("{}; {words}", own.reason),
+            None => self
+                .lines
+                .push(line(&following.name, Outcome::Restarted, words, None)),
+        }
+    }
+
     fn fail(&mut self, failure: ResourceLine) {
         let why = format!("{}: {}", failure.name, failure.reason);
         self.why.get_or_insert(why);
@@ -506,18 +465,11 @@ impl Done {
     }
 }
 
-fn settle_sweep(sweep: &Sweep, next: &mut Ledger) {
-    match (&sweep.how, &sweep.target) {
-        (SweepHow::Keep(_) | SweepHow::Refuse(_), Some(target)) => next.orphan(&sweep.name, target),
-        (_, target) => next.forget(&sweep.name, target.as_ref()),
-    }
-}
-
 /// The folders on the way to a target that are not there, nearest first.
 pub(super) fn missing_folders(root: &dyn Disk, target: &TargetPath) -> Vec<TargetPath> {
     let there = |folder: &TargetPath| {
         // A link on the way counts: it is followed, or refused, by the walk.
-        matches!(root.stat(folder), Ok(Some(stat)) if stat.sort != Sort::File)
+        matches!(root.stat(folder), Ok(Some(stat)) if stat.sort != disk::Sort::File)
     };
     target.ancestors().take_while(|folder| !there(folder)).collect()
 }

@@ -6,7 +6,8 @@ use super::{LedgerState, Machine, MachineError};
 use crate::edge::disk::atomic;
 use crate::edge::ledger::{self, json};
 use crate::edge::observe::observe;
-use crate::edge::window::{self, undo};
+use crate::edge::window;
+use crate::kinds;
 use crate::pure::forward::ForwardStep;
 use crate::pure::observed::Observed;
 use crate::pure::outcome::line;
@@ -44,16 +45,25 @@ impl Machine {
     }
 
     fn leave(&self, step: &ForwardStep, book: &mut Ledger) -> ResourceLine {
-        let ForwardStep { name, path, .. } = step;
-        if let Err(error) = atomic::clear_beside(self.root(), path) {
+        let ForwardStep { name, target, .. } = step;
+        if let Some(path) = target.path()
+            && let Err(error) = atomic::clear_beside(self.root(), path)
+        {
             tracing::warn!(%path, %error, "cannot look for what a crash left beside a target");
         }
         let asked = step.record.as_ref().map(|record| record.asked);
-        if undo::is_as_before(&observe(self.root(), path), &step.before) {
+        let there = kinds::state(target, self.reach());
+        let is_as_before = match &there {
+            Observed::Absent => step.before.is_none(),
+            there => there
+                .thing()
+                .is_some_and(|thing| step.before.as_ref() == Some(&thing)),
+        };
+        if is_as_before {
             return line(
                 name,
                 Outcome::Reverted,
-                format!("{path} is as it was before"),
+                format!("{target} is as it was before"),
                 asked,
             );
         }
@@ -63,7 +73,7 @@ impl Machine {
                 "stays as it is"
             }
             None => {
-                book.forget(name, Some(path));
+                book.forget(name, Some(target));
                 "stays away"
             }
         };
@@ -71,7 +81,7 @@ impl Machine {
         line(
             name,
             Outcome::Kept,
-            format!("{path} {what}: it goes only forward"),
+            format!("{target} {what}: it goes only forward"),
             asked,
         )
     }

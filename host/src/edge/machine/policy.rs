@@ -13,7 +13,7 @@ use crate::edge::observe::observe;
 use crate::edge::window;
 use crate::pure::commit_confirm::WINDOW_VERSION;
 use crate::pure::confirm::Reason;
-use crate::pure::inverse::{Before, Place, UndoAct, act_to, journal};
+use crate::pure::inverse::{Before, Place, journal};
 use crate::pure::observed::Observed;
 use crate::pure::record::PolicyRecord;
 use crate::pure::target_path::TargetPath;
@@ -148,21 +148,10 @@ impl Machine {
         for (place, path, there) in due {
             need.file(self.place(*place), path, text.len() as u64)?;
             if *place == Place::Root {
-                for folder in super::apply::missing_folders(self.root(), path) {
-                    befores.push(Before {
-                        name: None,
-                        place: Place::Root,
-                        path: folder,
-                        act: UndoAct::Remove,
-                    });
-                }
+                let missing = super::apply::missing_folders(self.root(), path).into_iter();
+                befores.extend(missing.map(|folder| Before::path(None, Place::Root, folder, None)));
             }
-            befores.push(Before {
-                name: None,
-                place: *place,
-                path: path.clone(),
-                act: act_to(there.thing().as_ref()),
-            });
+            befores.push(Before::path(None, *place, path.clone(), there.thing()));
             if let Observed::File { bytes, .. } = there {
                 need.file(self.state(), &path_of("/window"), bytes.len() as u64)?;
                 blobs.insert(Digest::of(bytes), bytes.clone());

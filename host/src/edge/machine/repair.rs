@@ -1,7 +1,10 @@
 //! Drift between orders, and a ledger made anew (HR-2, HR-15, HR-17).
 
+use std::collections::BTreeSet;
+
 use meshplan_schemas::declaration::{Declaration, Mode};
 use meshplan_schemas::digest::Digest;
+use meshplan_schemas::ident::ResourceName;
 use meshplan_schemas::report::Outcome;
 
 use super::survey::Surveyed;
@@ -62,6 +65,7 @@ impl Machine {
             return Ok(applied);
         }
         let mut next = book.clone();
+        let mut repaired: BTreeSet<ResourceName> = BTreeSet::new();
         for step in &survey.plan.steps {
             let write = match step {
                 Step::Write(write) if book.ahead.contains(&write.record.name) => {
@@ -74,6 +78,21 @@ impl Machine {
                     continue;
                 }
                 Step::Write(write) => write,
+                // Only after what was put right just now.
+                Step::Follow(following) if following.because.iter().any(|name| repaired.contains(name)) => {
+                    let name = &following.name;
+                    match self.follow(following, &survey.wanted) {
+                        Ok(_) => {
+                            let words = following.words();
+                            applied.lines.push(line(name, Outcome::Restarted, words, None));
+                        }
+                        Err(why) => {
+                            applied.failed = true;
+                            applied.lines.push(line(name, Outcome::Failed, why, None));
+                        }
+                    }
+                    continue;
+                }
                 Step::Fail {
                     name,
                     outcome,
@@ -86,7 +105,7 @@ impl Machine {
                         .push(line(name, *outcome, why.clone(), Some(*asked)));
                     continue;
                 }
-                Step::Sweep(_) | Step::Record(_) | Step::Tidy(_) => continue,
+                Step::Follow(_) | Step::Sweep(_) | Step::Record(_) | Step::Tidy(_) => continue,
             };
             if write.outcome != Outcome::DriftRepaired {
                 // Only an apply does what was never done; until then it is not as declared, and said.
@@ -111,9 +130,13 @@ impl Machine {
             repairs.push(now);
             applied.end = End::Repaired;
             match self.write(write, survey.wanted.get(name), &mut next) {
-                Ok(()) => applied
-                    .lines
-                    .push(line(name, Outcome::DriftRepaired, write.what.clone(), asked)),
+                Ok(_) => {
+                    repaired.insert(name.clone());
+                    let words = write.what.clone();
+                    applied
+                        .lines
+                        .push(line(name, Outcome::DriftRepaired, words, asked));
+                }
                 Err(why) => {
                     applied.failed = true;
                     applied.lines.push(line(name, Outcome::Failed, why, asked));

@@ -9,6 +9,7 @@ use crate::edge::ledger::{self, json};
 use crate::edge::window;
 use crate::pure::commit_confirm::{AtStart, Verdict, at_start};
 use crate::pure::confirm::Reason;
+use crate::pure::target::Target;
 
 impl Machine {
     /// Opens it for work and finishes what a crash left: must be called before anything else touches the state
@@ -125,7 +126,8 @@ impl Machine {
     /// Removes what a cut left beside targets: drift is put right without a window.
     fn clear_targets(&self) {
         let book = self.book();
-        for target in book.records.values().filter_map(|record| record.target.as_ref()) {
+        let targets = book.records.values().filter_map(|record| record.target.as_ref());
+        for target in targets.filter_map(Target::path) {
             if let Err(e) = atomic::clear_beside(self.root(), target) {
                 tracing::warn!(%target, error = %e, "cannot look for what a crash left beside a target");
             }

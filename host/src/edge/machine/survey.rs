@@ -6,18 +6,18 @@ use meshplan_schemas::declaration::{Declaration, Mode};
 use meshplan_schemas::digest::Digest;
 use meshplan_schemas::ident::{ModuleName, ResourceName};
 use meshplan_schemas::report::Outcome;
-use meshplan_schemas::resource::Resource;
+use meshplan_schemas::resource::{Kind, Resource};
 
 use super::{Change, LedgerState, Machine, MachineError};
 use crate::edge::accounts::Accounts;
-use crate::edge::observe::observe;
 use crate::edge::sealed;
-use crate::kinds::{Invalid, Opened, Wanted};
-use crate::pure::apply_plan::{self, Ask, Decision, Inputs, Part, Plan, Step};
+use crate::kinds::{self, Invalid, Opened, Wanted};
+use crate::pure::apply_plan::{self, Ask, Decision, Follower, Inputs, Nature, Part, Plan, Step};
 use crate::pure::capability;
 use crate::pure::observed::Observed;
 use crate::pure::order::order;
 use crate::pure::record::Ledger;
+use crate::pure::target::Target;
 use crate::pure::target_path::TargetPath;
 
 /// What a survey found.
@@ -65,8 +65,9 @@ impl Machine {
             resource.map_or_else(String::new, |r| r.kind.clone())
         };
         let mut changes: Vec<Change> = Vec::new();
-        let mut add = |name: &ResourceName, kind: String, outcome, what: &str, restarts: &[String]| {
-            let (name, what, restarts) = (name.clone(), what.to_owned(), restarts.to_vec());
+        let mut add = |name: &ResourceName, kind: String, outcome, what: &str, followers: &[Follower]| {
+            let (name, what) = (name.clone(), what.to_owned());
+            let restarts = followers.iter().map(|follower| follower.id.to_string()).collect();
             changes.push(Change {
                 name,
                 kind,
@@ -89,6 +90,10 @@ impl Machine {
                 Step::Fail {
                     name, outcome, why, ..
                 } => add(name, kind(name), *outcome, why, &[]),
+                Step::Follow(following) => {
+                    let name = &following.name;
+                    add(name, kind(name), Outcome::Restarted, &following.words(), &[]);
+                }
                 Step::Sweep(sweep) => {
                     let line = sweep.line();
                     add(&line.name, sweep.kind.clone(), line.outcome, &line.reason, &[]);
@@ -124,13 +129,16 @@ impl Machine {
             Ok(targets) => targets,
             Err(why) => return Ok(Surveyed::Refused(why)),
         };
-        let accounts = Accounts::read(self.root())?;
+        let mut accounts = Accounts::read(self.root())?;
+        accounts.expect(coming(declaration));
         // Files of the host that nothing declares any more: what is to stand below one of them waits for its sweep.
         let records = ledger.records.values().chain(ledger.orphans.values());
         let falling: BTreeSet<TargetPath> = records
             .filter(|record| record.kind != "directory")
-            .filter_map(|record| record.target.clone())
+            .filter_map(|record| record.target.as_ref())
             .filter(|target| !targets.contains(target))
+            .filter_map(Target::path)
+            .cloned()
             .collect();
         let opened = sealed::open(declaration, &self.keys);
         let observe_all = declaration.mode == Mode::Observe;
@@ -147,7 +155,7 @@ impl Machine {
             let lacking = entry.and_then(|entry| capability::lacking(&entry.requires, &self.abilities));
             let asks = match lacking {
                 Some(why) => Err(why),
-                None => self.asks((&resources, &opened), &accounts, &falling, &mut wanted),
+                None => self.asks((&resources, &opened), (&accounts, ledger), &falling, &mut wanted),
             };
             let part = match asks {
                 Err(why) => Part::Refused {
@@ -182,8 +190,8 @@ impl Machine {
     }
 
     /// Every target that is named, each by one resource (HR-6).
-    fn targets(&self, declaration: &Declaration) -> Result<BTreeSet<TargetPath>, String> {
-        let mut by_target: BTreeMap<TargetPath, &ResourceName> = BTreeMap::new();
+    fn targets(&self, declaration: &Declaration) -> Result<BTreeSet<Target>, String> {
+        let mut by_target: BTreeMap<Target, &ResourceName> = BTreeMap::new();
         let mut names: BTreeSet<&ResourceName> = BTreeSet::new();
         for resource in &declaration.resources {
             let name = &resource.name;
@@ -201,12 +209,12 @@ impl Machine {
             }
             // A kind that is not known, or a path that is none, is its module's affair.
             let Ok(kind) = resource.read() else { continue };
-            let Some(Ok(target)) = kind.target().map(TargetPath::parse) else {
+            let Some(target) = kinds::target(name, &kind) else {
                 continue;
             };
             let ours = self.setup.state_inside.as_ref();
-            if ours.is_some_and(|ours| target == *ours || target.is_below(ours))
-                || self.among_our_own(&target)
+            if let Some(path) = target.path()
+                && (ours.is_some_and(|ours| path == ours || path.is_below(ours)) || self.among_our_own(path))
             {
                 return Err(format!(
                     "{name} names {target}, which is in the host's own state folder"
@@ -218,9 +226,10 @@ impl Machine {
         }
         for (target, name) in &by_target {
             // Through a link that changes in the same order nobody could say what stood there before.
-            let over = target
-                .ancestors()
-                .find_map(|folder| by_target.get(&folder).copied());
+            let over = target.path().and_then(|path| {
+                let mut folders = path.ancestors();
+                folders.find_map(|folder| by_target.get(&Target::Path(folder)).copied())
+            });
             let is_folder = |name: &ResourceName| {
                 let resource = declaration.resources.iter().find(|r| r.name == *name);
                 resource.is_some_and(|r| r.kind == "directory")
@@ -259,7 +268,7 @@ impl Machine {
     fn asks(
         &self,
         (resources, opened): (&[&Resource], &BTreeMap<ResourceName, Opened>),
-        accounts: &Accounts,
+        (accounts, ledger): (&Accounts, &Ledger),
         falling: &BTreeSet<TargetPath>,
         wanted: &mut BTreeMap<ResourceName, Wanted>,
     ) -> Result<Vec<Ask>, String> {
@@ -278,24 +287,31 @@ impl Machine {
                 followers: Vec::new(),
                 decision: Decision::Unchanged,
                 found: None,
+                nature: Nature::default(),
             };
-            match Wanted::validate(&kind, accounts, opened.get(name)) {
+            match Wanted::validate(name, &kind, accounts, opened.get(name)) {
                 Err(Invalid::Fields(why)) => return Err(format!("{name}: {why}")),
                 Err(Invalid::Machine(why)) => {
-                    ask.target = kind.target().and_then(|t| TargetPath::parse(t).ok());
+                    ask.target = kinds::target(name, &kind);
                     ask.decision = Decision::Unknown(why);
                 }
                 Ok(thing) => {
-                    if let Some(path) = thing.path() {
-                        let way = path.ancestors().any(|folder| falling.contains(&folder));
-                        let there = if way {
+                    if let Some(target) = thing.target() {
+                        let falls =
+                            |path: &TargetPath| path.ancestors().any(|folder| falling.contains(&folder));
+                        let there = if target.path().is_some_and(falls) {
                             Observed::Absent
                         } else {
-                            observe(self.root(), path)
+                            kinds::state(&target, self.reach())
                         };
-                        ask.decision = thing.plan(&there);
+                        let ran = ledger
+                            .records
+                            .get(name)
+                            .is_some_and(|record| record.asked == asked);
+                        ask.decision = thing.plan(&there, ran, self.reach());
+                        ask.nature = nature(resource, &thing, &there);
                         ask.found = there.thing();
-                        ask.target = Some(path.clone());
+                        ask.target = Some(target);
                     }
                     ask.content = thing.content();
                     ask.followers = thing.followers().to_vec();
@@ -308,14 +324,37 @@ impl Machine {
     }
 
     /// What stands at targets that are no longer declared, and at the folders that the host made.
-    fn there(&self, ledger: &Ledger, declared: &BTreeSet<TargetPath>) -> BTreeMap<TargetPath, Observed> {
+    fn there(&self, ledger: &Ledger, declared: &BTreeSet<Target>) -> BTreeMap<Target, Observed> {
         let records = ledger.records.values().chain(ledger.orphans.values());
-        let targets = records
-            .filter_map(|record| record.target.as_ref())
-            .chain(&ledger.made);
+        let made = ledger.made.iter().cloned().map(Target::Path);
+        let targets = records.filter_map(|record| record.target.clone()).chain(made);
         targets
-            .filter(|target| !declared.contains(*target))
-            .map(|target| (target.clone(), observe(self.root(), target)))
+            .filter(|target| !declared.contains(target))
+            .map(|target| {
+                let there = kinds::state(&target, self.reach());
+                (target, there)
+            })
             .collect()
+    }
+}
+
+/// The users and groups that the declaration itself makes.
+fn coming(declaration: &Declaration) -> impl Iterator<Item = String> + '_ {
+    let resources = declaration.resources.iter();
+    resources.filter_map(|resource| match resource.read() {
+        Ok(Kind::User(user)) if !user.absent => Some(user.name),
+        Ok(Kind::Group(group)) if !group.absent => Some(group.name),
+        _ => None,
+    })
+}
+
+fn nature(resource: &Resource, wanted: &Wanted, there: &Observed) -> Nature {
+    let lasts = wanted.not_reversible().map(str::to_owned);
+    Nature {
+        is_absence: wanted.is_absence(),
+        is_for_good: wanted.is_absence() && wanted.stays_away() && resource.forward_only != Some(false),
+        starts: wanted.starts(there),
+        is_gate: wanted.is_gate(),
+        not_reversible: resource.not_reversible.clone().or(lasts),
     }
 }

@@ -144,13 +144,13 @@ impl Machine {
             };
             return Ok(Vec::new());
         };
-        let undone = window::undo::walk(self.root(), self.state(), &journal);
+        let undone = window::undo::walk(self.reach(), self.state(), &journal);
         let mut lines: BTreeMap<ResourceName, ResourceLine> = BTreeMap::new();
         let mut faults = false;
         for undone in undone {
             if let Some(fault) = &undone.fault {
                 faults = true;
-                tracing::error!(path = %undone.path, error = %fault, "cannot be put back");
+                tracing::error!(target = %undone.target, error = %fault, "cannot be put back");
             }
             let Some(name) = undone.name else { continue };
             let new = match undone.fault {
@@ -163,7 +163,7 @@ impl Machine {
                 None => line(
                     &name,
                     Outcome::Reverted,
-                    format!("{} is as it was before", undone.path),
+                    format!("{} is as it was before", undone.target),
                     None,
                 ),
             };

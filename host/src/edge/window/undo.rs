@@ -1,6 +1,8 @@
-//! Walks the way back (HR-14): each act puts one path into the state that the journal names.
+//! Walks the way back (HR-14): each act puts one thing into the state that the journal names.
 //!
 //! Every act looks first and does nothing where the state is there, so it may be repeated after any cut.
+
+use std::time::Duration;
 
 use meshplan_schemas::ident::ResourceName;
 
@@ -8,53 +10,74 @@ use super::BLOBS;
 use crate::edge::disk::{Disk, DiskError, NewFile, Owner, Sort, atomic};
 use crate::edge::ledger::blob;
 use crate::edge::observe::observe;
-use crate::pure::inverse::{Entry, Journal, Place, UndoAct, act_to};
+use crate::kinds::Reach;
+use crate::pure::inverse::{Journal, Place, UndoAct, path_act};
 use crate::pure::observed::Observed;
+use crate::pure::target::Target;
+use crate::pure::target_path::TargetPath;
 
 /// What came of one act.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Undone {
     /// Whose thing it is.
     pub name: Option<ResourceName>,
-    /// The path as words.
-    pub path: String,
+    /// What it is, as words.
+    pub target: String,
     /// Why it could not be done; none when it is done.
     pub fault: Option<String>,
 }
 
 /// Walks the whole way; an act that fails does not stop the next.
 #[must_use]
-pub fn walk(root: &dyn Disk, state: &dyn Disk, journal: &Journal) -> Vec<Undone> {
+pub fn walk(reach: Reach<'_>, state: &dyn Disk, journal: &Journal) -> Vec<Undone> {
     let acts = journal.acts.iter();
     acts.map(|entry| {
-        let disk = match entry.place {
-            Place::Root => root,
-            Place::State => state,
+        let done = match (&entry.act, &entry.target) {
+            (
+                UndoAct::Run {
+                    argv,
+                    accepts,
+                    timeout_secs,
+                },
+                _,
+            ) => {
+                let bound = Duration::from_secs(u64::from(*timeout_secs));
+                reach
+                    .system
+                    .run(argv, bound)
+                    .fault(argv, accepts)
+                    .map_or(Ok(()), Err)
+            }
+            (act, Target::Path(path)) => {
+                let disk = match entry.place {
+                    Place::Root => reach.root,
+                    Place::State => state,
+                };
+                on_path(disk, state, path, act).map_err(|e| e.to_string())
+            }
+            (_, target @ Target::Thing(..)) => Err(format!("{target} is no path, and its act is a path's")),
         };
-        let done = act(disk, state, entry);
         Undone {
             name: entry.name.clone(),
-            path: entry.path.to_string(),
-            fault: done.err().map(|e| e.to_string()),
+            target: entry.target.to_string(),
+            fault: done.err(),
         }
     })
     .collect()
 }
 
 /// Whether what stands at a path is what an act leads to.
-#[must_use]
-pub fn is_as_before(there: &Observed, act: &UndoAct) -> bool {
+fn is_as_before(there: &Observed, act: &UndoAct) -> bool {
     match there {
         Observed::Absent => *act == UndoAct::Remove,
-        there => there.thing().is_some_and(|thing| act_to(Some(&thing)) == *act),
+        there => there.thing().is_some_and(|thing| path_act(Some(&thing)) == *act),
     }
 }
 
-fn act(disk: &dyn Disk, state: &dyn Disk, entry: &Entry) -> Result<(), DiskError> {
-    let path = &entry.path;
+fn on_path(disk: &dyn Disk, state: &dyn Disk, path: &TargetPath, act: &UndoAct) -> Result<(), DiskError> {
     atomic::clear_beside(disk, path)?;
     let there = observe(disk, path);
-    if is_as_before(&there, &entry.act) {
+    if is_as_before(&there, act) {
         return Ok(());
     }
     let is_folder = matches!(disk.stat(path)?, Some(stat) if stat.sort == Sort::Directory);
@@ -62,7 +85,7 @@ fn act(disk: &dyn Disk, state: &dyn Disk, entry: &Entry) -> Result<(), DiskError
         uid: Some(uid),
         gid: Some(gid),
     };
-    match &entry.act {
+    match act {
         UndoAct::Remove if is_folder => atomic::remove_folder(disk, path),
         UndoAct::Remove => atomic::remove_file(disk, path),
         UndoAct::PutFile {
@@ -94,5 +117,7 @@ fn act(disk: &dyn Disk, state: &dyn Disk, entry: &Entry) -> Result<(), DiskError
             }
             atomic::put_folder(disk, path, *mode, owner(*uid, *gid))
         }
+        // Not of a path; it was run above.
+        UndoAct::Run { .. } => Ok(()),
     }
 }

@@ -9,6 +9,7 @@ use super::{Inputs, Part};
 use crate::pure::observed::Observed;
 use crate::pure::outcome::line;
 use crate::pure::record::{Found, Record, Thing};
+use crate::pure::target::{Sort, Target};
 use crate::pure::target_path::TargetPath;
 
 /// Something that is no longer declared.
@@ -18,8 +19,8 @@ pub struct Sweep {
     pub name: ResourceName,
     /// The kind's word.
     pub kind: String,
-    /// Where; none for a probe.
-    pub target: Option<TargetPath>,
+    /// What it has; none for a probe.
+    pub target: Option<Target>,
     /// The resource is still declared, at another target: this goes only once that is done.
     pub moved: bool,
     /// What is done with it.
@@ -52,6 +53,16 @@ impl Sweep {
         matches!(self.how, SweepHow::Remove | SweepHow::Restore(_))
     }
 
+    /// Why it goes.
+    #[must_use]
+    pub fn because(&self) -> &'static str {
+        if self.moved {
+            "its resource moved"
+        } else {
+            "nothing declares it any more"
+        }
+    }
+
     /// The line once it is done.
     #[must_use]
     pub fn line(&self) -> ResourceLine {
@@ -59,11 +70,7 @@ impl Sweep {
             .target
             .as_ref()
             .map_or_else(String::new, |target| format!("{target} "));
-        let why = if self.moved {
-            "its resource moved"
-        } else {
-            "nothing declares it any more"
-        };
+        let why = self.because();
         let (outcome, reason) = match &self.how {
             SweepHow::Remove => (Outcome::Removed, format!("{place}is removed: {why}")),
             SweepHow::Restore(_) => (
@@ -73,6 +80,10 @@ impl Sweep {
             SweepHow::Gone if self.kind == "probe" => {
                 (Outcome::Removed, format!("it is asked no more: {why}"))
             }
+            SweepHow::Gone if self.kind == "action" => (
+                Outcome::Removed,
+                format!("it is run no more, and what it did stays: {why}"),
+            ),
             SweepHow::Gone => (Outcome::Removed, format!("{place}was gone already; {why}")),
             SweepHow::Forget(because) => (Outcome::Forgotten, format!("{place}stays: {because}")),
             SweepHow::Keep(because) => (Outcome::Kept, format!("{place}stays for now: {because}")),
@@ -137,7 +148,10 @@ pub(super) fn sweeps(inputs: &Inputs<'_>, lines: &mut Vec<ResourceLine>) -> Swee
                 .and_then(Observed::thing),
         };
         // What a new target lies below must make way first.
-        let in_the_way = |target: &TargetPath| inputs.declared.iter().any(|d| d.is_below(target));
+        let in_the_way = |target: &Target| {
+            let path = target.path();
+            path.is_some_and(|path| inputs.declared.iter().any(|d| d.is_below(path)))
+        };
         if record.kind == "directory" {
             folders.push(sweep);
         } else if moved && !record.target.as_ref().is_some_and(in_the_way) {
@@ -149,12 +163,19 @@ pub(super) fn sweeps(inputs: &Inputs<'_>, lines: &mut Vec<ResourceLine>) -> Swee
             });
         }
     }
+    // Units stop before their files go; users and groups go after what was theirs.
+    let turn = |sweep: &Sweep| match &sweep.target {
+        Some(Target::Thing(Sort::Unit, _)) => 0,
+        None | Some(Target::Path(_)) => 1,
+        Some(Target::Thing(..)) => 2,
+    };
+    out.early.sort_by_key(turn);
     let mut gone: BTreeSet<TargetPath> = out
         .early
         .iter()
         .chain(&out.late)
         .filter(|sweep| matches!(sweep.how, SweepHow::Remove))
-        .filter_map(|sweep| sweep.target.clone())
+        .filter_map(|sweep| sweep.target.as_ref().and_then(Target::path).cloned())
         .collect();
     empty_folders(inputs, folders, &mut gone, &mut out);
     out
@@ -168,7 +189,10 @@ fn empty_folders(
     out: &mut Sweeps,
 ) {
     let depth = |path: &TargetPath| path.components().count();
-    let empties = |path: &TargetPath, gone: &BTreeSet<TargetPath>| match inputs.there.get(path) {
+    let empties = |path: &TargetPath, gone: &BTreeSet<TargetPath>| match inputs
+        .there
+        .get(&Target::Path(path.clone()))
+    {
         Some(Observed::Directory { names, .. }) => {
             !inputs.declared.iter().any(|d| d.is_below(path))
                 && names
@@ -179,11 +203,15 @@ fn empty_folders(
     };
     let mut all: Vec<(TargetPath, Option<Sweep>)> = folders
         .into_iter()
-        .filter_map(|sweep| sweep.target.clone().map(|target| (target, Some(sweep))))
+        .filter_map(|sweep| {
+            let path = sweep.target.as_ref().and_then(Target::path).cloned()?;
+            Some((path, Some(sweep)))
+        })
         .collect();
     let known: BTreeSet<TargetPath> = all.iter().map(|(path, _)| path.clone()).collect();
     let made = inputs.ledger.made.iter();
-    let made = made.filter(|path| !known.contains(*path) && !inputs.declared.contains(*path));
+    let declared: BTreeSet<&TargetPath> = inputs.declared.iter().filter_map(Target::path).collect();
+    let made = made.filter(|path| !known.contains(*path) && !declared.contains(path));
     all.extend(made.map(|path| (path.clone(), None)));
     all.sort_by(|(a, _), (b, _)| depth(b).cmp(&depth(a)).then_with(|| a.cmp(b)));
     for (path, sweep) in all {
@@ -213,7 +241,14 @@ fn how(record: &Record, inputs: &Inputs<'_>) -> SweepHow {
         return SweepHow::Gone;
     };
     let there = inputs.there.get(target).unwrap_or(&Observed::Absent);
+    if matches!(target, Target::Thing(Sort::Step, _)) {
+        return SweepHow::Gone;
+    }
+    if record.is_absence {
+        return SweepHow::Forget("it was asked to be away, and may be there again".to_owned());
+    }
     let is_folder = record.kind == "directory";
+    let is_path = target.path().is_some();
     match (&record.found, there) {
         (_, Observed::Unknown(why)) => SweepHow::Refuse(why.clone()),
         (Found::Unknown, Observed::Absent) => SweepHow::Gone,
@@ -223,11 +258,15 @@ fn how(record: &Record, inputs: &Inputs<'_>) -> SweepHow {
         (Found::Thing(thing), there) if there.thing().as_ref() == Some(thing) => {
             SweepHow::Forget("it was there before the host".to_owned())
         }
+        (Found::Thing(_), Observed::Absent) if !is_path => {
+            SweepHow::Forget("somebody took it away, and it was not the host's".to_owned())
+        }
         (Found::Thing(_), Observed::Directory { .. }) if !is_folder => {
             SweepHow::Refuse("a directory is in its place".to_owned())
         }
         (Found::Thing(thing), _) => SweepHow::Restore(thing.clone()),
         (Found::Nothing, Observed::Absent) => SweepHow::Gone,
+        (Found::Nothing, Observed::Is(_)) => SweepHow::Remove,
         (Found::Nothing, Observed::Directory { .. }) if is_folder => SweepHow::Remove,
         (Found::Nothing, Observed::File { .. } | Observed::Link { .. }) if !is_folder => SweepHow::Remove,
         (Found::Nothing, other) => SweepHow::Refuse(format!("{} is in its place", other.word())),

@@ -18,21 +18,23 @@ fn ask(resource: &str, target: &str, decision: Decision, found: Option<Thing>) -
     Ask {
         name: name(resource),
         kind: "file".to_owned(),
-        target: Some(path(target)),
+        target: Some(path(target).into()),
         asked: Digest::of(b"asked"),
         content: Some(Digest::of(b"content")),
         followers: Vec::new(),
         decision,
         found,
+        nature: Nature::default(),
     }
 }
 fn record(resource: &str, target: &str, found: Found) -> Record {
     Record {
         name: name(resource),
         kind: "file".to_owned(),
-        target: Some(path(target)),
+        target: Some(path(target).into()),
         asked: Digest::of(b"asked"),
         content: Some(Digest::of(b"content")),
+        is_absence: false,
         found,
     }
 }

@@ -1,0 +1,75 @@
+//! The machine itself: programs by the one place that starts them, the service manager by its bus.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use super::{System, Turn, manager};
+use crate::edge::command::{self, Command, Ended, How};
+use crate::pure::unit::Unit;
+
+/// The machine.
+#[derive(Debug)]
+pub struct RealSystem {
+    root: PathBuf,
+}
+
+impl RealSystem {
+    /// The machine whose root this is.
+    #[must_use]
+    pub fn new(root: &Path) -> Self {
+        Self {
+            root: root.to_owned(),
+        }
+    }
+}
+
+/// Runs to its end what needs a runtime, on a thread of its own: whoever calls may stand in one already.
+fn block<T: Send>(work: impl Future<Output = T> + Send) -> Result<T, String> {
+    let on_thread = || {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .map_err(|e| format!("no runtime: {e}"))?;
+        Ok(runtime.block_on(work))
+    };
+    std::thread::scope(|scope| scope.spawn(on_thread).join())
+        .unwrap_or_else(|_| Err("it ended by a fault of the host's own".to_owned()))
+}
+
+impl System for RealSystem {
+    fn run(&self, argv: &[String], bound: Duration) -> Ended {
+        let command = Command {
+            argv,
+            root: &self.root,
+            timeout: bound,
+        };
+        block(command::run(command)).unwrap_or_else(|why| Ended {
+            how: How::NotStarted(why),
+            said: String::new(),
+        })
+    }
+
+    fn unit(&self, unit: &str) -> Result<Option<Unit>, String> {
+        block(manager::unit(unit))?
+    }
+
+    fn turn(&self, unit: &str, turn: Turn) -> Result<(), String> {
+        block(manager::turn(unit, turn))?
+    }
+
+    fn read_units(&self) -> Result<(), String> {
+        block(manager::read_units())?
+    }
+
+    fn kernel(&self, path: &str) -> Result<Option<String>, String> {
+        match std::fs::read_to_string(path) {
+            Ok(text) => Ok(Some(text.trim().to_owned())),
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(None),
+            Err(e) => Err(format!("{path} cannot be read: {e}")),
+        }
+    }
+
+    fn rest(&self, time: Duration) {
+        std::thread::sleep(time);
+    }
+}

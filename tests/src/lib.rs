@@ -2,6 +2,7 @@
 //!
 //! | module | what it holds |
 //! | --- | --- |
+//! | [`booted`] | a machine that a test boots |
 //! | [`house`] | the rules that no compiler knows: arrows between rooms, names, requirement ids, documents |
 //! | [`world`] | the real programs in a folder of their own, with a forge beside them |
 //! | [`tree`] | the fleet repository that the worlds start from |
@@ -13,6 +14,7 @@
 //! | [`story`] | what database and note tell of a delivery |
 //! | [`terminator`] | a TLS terminator before the reconciler |
 
+pub mod booted;
 pub mod forge;
 pub mod ground;
 pub mod house;

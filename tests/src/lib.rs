@@ -10,6 +10,7 @@
 //! | [`ground`] | the real service with a fleet of any size, for benches |
 //! | [`measure`] | what benches measure by |
 //! | [`program`] | a started program: its output in a file, ended when dropped |
+//! | [`site`] | a world whose first node is a booted machine |
 //! | [`skip`] | what a machine lacks |
 //! | [`story`] | what database and note tell of a delivery |
 //! | [`terminator`] | a TLS terminator before the reconciler |
@@ -20,6 +21,7 @@ pub mod ground;
 pub mod house;
 pub mod measure;
 pub mod program;
+pub mod site;
 pub mod skip;
 pub mod story;
 pub mod terminator;

@@ -153,7 +153,9 @@ impl Site {
         }
     }
 
-    fn logs(&self) -> String {
+    /// What machine and programs have said.
+    #[must_use]
+    pub fn logs(&self) -> String {
         format!("{}\n{}", self.world.logs(), self.machine.logs())
     }
 }

@@ -10,8 +10,9 @@ use crate::pure::record::Thing;
 use crate::pure::target::Sort;
 use crate::pure::target_path::TargetPath;
 
-/// Writes a value into a file of the kernel, by what every machine has.
-pub const SET: &str = "printf '%s\\n' \"$2\" > \"$1\"";
+/// Writes a value into a file of the kernel, by what every machine has; nothing where it has that value: a kernel that
+/// lets nobody write needs not be written to on the way back.
+pub const SET: &str = "[ \"$(tr -s '[:space:]' ' ' < \"$1\")\" = \"$2 \" ] || printf '%s\\n' \"$2\" > \"$1\"";
 
 /// A setting that is asked for properly.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -10,6 +10,7 @@ pub mod group;
 pub mod kernel_module;
 pub mod link;
 pub mod probe;
+pub mod process;
 pub mod service;
 pub mod sysctl;
 pub mod user;
@@ -18,7 +19,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use meshplan_schemas::digest::Digest;
-use meshplan_schemas::ident::ResourceName;
+use meshplan_schemas::ident::{ResourceId, ResourceName};
+use meshplan_schemas::resource::programs::Run;
 use meshplan_schemas::resource::{Ask, Kind, Probe};
 use zeroize::Zeroizing;
 
@@ -111,13 +113,13 @@ fn missing_folders(reach: Reach<'_>, path: &TargetPath) -> Result<Vec<TargetPath
     Ok(missing)
 }
 
-/// Writes a file of the system's settings, of one line, with the folders on the way to it.
-fn put_line(reach: Reach<'_>, path: &TargetPath, line: &str) -> Result<(), String> {
+/// Writes a file of the system's settings, which ends with a line end, with the folders on the way to it.
+fn put_text(reach: Reach<'_>, path: &TargetPath, text: &str) -> Result<(), String> {
     let words = |e: DiskError| e.to_string();
     for folder in missing_folders(reach, path)?.iter().rev() {
         atomic::put_folder(reach.root, folder, 0o755, Owner::default()).map_err(words)?;
     }
-    let bytes = format!("{line}\n");
+    let bytes = format!("{}\n", text.trim_end());
     let file = NewFile {
         bytes: bytes.as_bytes(),
         mode: 0o644,
@@ -126,8 +128,8 @@ fn put_line(reach: Reach<'_>, path: &TargetPath, line: &str) -> Result<(), Strin
     atomic::put_file(reach.root, path, &file, None).map_err(words)
 }
 
-/// What stands in such a file; none where there is none.
-fn line_of(reach: Reach<'_>, path: &TargetPath) -> Result<Option<String>, String> {
+/// What stands in such a file, without its end; none where there is none.
+fn text_of(reach: Reach<'_>, path: &TargetPath) -> Result<Option<String>, String> {
     match observe(reach.root, path) {
         Observed::Absent => Ok(None),
         Observed::File { bytes, .. } => Ok(Some(String::from_utf8_lossy(&bytes).trim_end().to_owned())),
@@ -159,6 +161,8 @@ pub enum Wanted {
     Link(link::Wanted),
     /// See [`service`].
     Service(service::Wanted),
+    /// See [`process`].
+    Process(process::Wanted),
     /// See [`user`].
     User(Box<user::Wanted>),
     /// See [`group`].
@@ -210,7 +214,7 @@ fn meta_words(wanted: (u32, crate::edge::disk::Owner), found: (u32, u32, u32)) -
 }
 
 impl Wanted {
-    /// Whether it is asked for properly; `opened` is the value of its sealed content.
+    /// Whether it is asked for properly; `opened` is the value of its sealed content, `units` are those of its module.
     ///
     /// # Errors
     /// [`Invalid`].
@@ -218,13 +222,14 @@ impl Wanted {
         name: &ResourceName,
         kind: &Kind,
         accounts: &Accounts,
-        opened: Option<&Opened>,
+        (opened, units): (Option<&Opened>, &BTreeMap<ResourceId, String>),
     ) -> Result<Self, Invalid> {
         match kind {
             Kind::File(spec) => file::validate(spec, accounts, opened).map(Self::File),
             Kind::Directory(spec) => directory::validate(spec, accounts).map(Self::Directory),
             Kind::Link(spec) => link::validate(spec).map(Self::Link),
             Kind::Service(spec) => service::validate(spec).map(Self::Service),
+            Kind::Process(spec) => process::validate(spec, units).map(Self::Process),
             Kind::User(spec) => user::validate(spec).map(Box::new).map(Self::User),
             Kind::Group(spec) => group::validate(spec).map(Self::Group),
             Kind::Sysctl(spec) => sysctl::validate(spec).map(Self::Sysctl),
@@ -254,6 +259,7 @@ impl Wanted {
             Self::Directory(w) => Some(w.path.clone().into()),
             Self::Link(w) => Some(w.path.clone().into()),
             Self::Service(w) => thing(Sort::Unit, &w.unit),
+            Self::Process(w) => thing(Sort::Process, &w.name),
             Self::User(w) => thing(Sort::User, &w.spec.name),
             Self::Group(w) => thing(Sort::Group, &w.name),
             Self::Sysctl(w) => thing(Sort::Setting, &w.key),
@@ -296,6 +302,16 @@ impl Wanted {
         matches!(self, Self::Action(_))
     }
 
+    /// The unit that shall be up once it is applied; none where there is none.
+    #[must_use]
+    pub fn unit(&self) -> Option<String> {
+        match self {
+            Self::Service(w) => Some(w.unit.clone()),
+            Self::Process(w) => w.unit(),
+            _ => None,
+        }
+    }
+
     /// Whether it is asked to be away.
     #[must_use]
     pub fn is_absence(&self) -> bool {
@@ -317,6 +333,7 @@ impl Wanted {
     pub fn not_reversible(&self) -> Option<&'static str> {
         match self {
             Self::Action(_) => Some("what a step did stays"),
+            Self::Process(w) if w.run == Run::Once => Some("what a run did stays"),
             _ => None,
         }
     }
@@ -326,6 +343,7 @@ impl Wanted {
     pub fn starts(&self, observed: &Observed) -> bool {
         match self {
             Self::Service(w) => service::starts(w, observed),
+            Self::Process(w) => process::starts(w, observed),
             _ => false,
         }
     }
@@ -338,6 +356,7 @@ impl Wanted {
             Self::Directory(w) => directory::plan(w, observed),
             Self::Link(w) => link::plan(w, observed),
             Self::Service(w) => service::plan(w, observed),
+            Self::Process(w) => process::plan(w, observed, ran),
             Self::User(w) => user::plan(w, observed, reach),
             Self::Group(w) => group::plan(w, observed),
             Self::Sysctl(w) => sysctl::plan(w, observed),
@@ -376,6 +395,7 @@ impl Wanted {
             Self::Directory(w) => directory::apply(w, reach.root).map_err(words)?,
             Self::Link(w) => link::apply(w, reach.root).map_err(words)?,
             Self::Service(w) => return service::apply(w, reach.system),
+            Self::Process(w) => return process::apply(w, reach),
             Self::User(w) => user::apply(w, reach)?,
             Self::Group(w) => group::apply(w, reach.system)?,
             Self::Sysctl(w) => sysctl::apply(w, reach)?,
@@ -408,6 +428,8 @@ impl Wanted {
         match (self, how) {
             (Self::Service(w), Follow::Restart) => service::follow(w, Turn::Restart, reach.system),
             (Self::Service(w), Follow::Reload) => service::follow(w, Turn::Reload, reach.system),
+            (Self::Process(w), Follow::Restart | Follow::Run) => process::follow(w, Turn::Restart, reach),
+            (Self::Process(w), Follow::Reload) => process::follow(w, Turn::Reload, reach),
             (Self::Action(w), Follow::Run) => action::apply(w, reach).map(|()| None),
             (_, how) => Err(format!("it is nothing that can be {}", how.word())),
         }
@@ -421,6 +443,7 @@ pub fn target(name: &ResourceName, kind: &Kind) -> Option<Target> {
     let thing = |sort, name: &str| Some(Target::Thing(sort, name.to_owned()));
     match kind {
         Kind::Service(spec) => thing(Sort::Unit, &spec.unit),
+        Kind::Process(spec) => thing(Sort::Process, &spec.name),
         Kind::User(spec) => thing(Sort::User, &spec.name),
         Kind::Group(spec) => thing(Sort::Group, &spec.name),
         Kind::Sysctl(spec) => thing(Sort::Setting, &spec.key),
@@ -430,12 +453,37 @@ pub fn target(name: &ResourceName, kind: &Kind) -> Option<Target> {
     }
 }
 
+/// What else a resource of a kind keeps others from having (HR-6): the units and files of a process.
+#[must_use]
+pub fn claims(kind: &Kind) -> Vec<Target> {
+    let Kind::Process(spec) = kind else {
+        return Vec::new();
+    };
+    let units = [process::service_of(&spec.name), process::timer_of(&spec.name)];
+    let of = |unit: String| {
+        let file = process::file_of(&unit).ok().map(Target::Path);
+        file.into_iter().chain([Target::Thing(Sort::Unit, unit)])
+    };
+    units.into_iter().flat_map(of).collect()
+}
+
+/// The unit that other resources of a module may name; none where there is none.
+#[must_use]
+pub fn unit_of(kind: &Kind) -> Option<String> {
+    match kind {
+        Kind::Process(spec) => Some(process::service_of(&spec.name)),
+        Kind::Service(spec) => Some(spec.unit.clone()),
+        _ => None,
+    }
+}
+
 /// How a target stands.
 #[must_use]
 pub fn state(target: &Target, reach: Reach<'_>) -> Observed {
     match target {
         Target::Path(path) => observe(reach.root, path),
         Target::Thing(Sort::Unit, name) => service::state(reach.system, name),
+        Target::Thing(Sort::Process, name) => process::state(reach, name),
         Target::Thing(Sort::User, name) => user::state(reach, name),
         Target::Thing(Sort::Group, name) => group::state(reach.system, name),
         Target::Thing(Sort::Setting, name) => sysctl::state(reach, name),
@@ -463,6 +511,8 @@ pub fn way_back(
             Ok(service::way_back(wanted, thing.as_ref(), restarts))
         }
         (Sort::Unit, _) => Ok(service::way_back_of_swept(name, thing.as_ref(), found)),
+        (Sort::Process, Some(Wanted::Process(wanted))) => process::way_back(name, there, Some(wanted), reach),
+        (Sort::Process, _) => process::way_back(name, there, None, reach),
         (Sort::User, Some(Wanted::User(wanted))) => user::way_back(name, there, Some(wanted), reach),
         (Sort::User, _) => user::way_back(name, there, None, reach),
         (Sort::Group, Some(Wanted::Group(wanted))) => {
@@ -486,6 +536,7 @@ pub fn give_back(
 ) -> Result<String, String> {
     match sort {
         Sort::Unit => service::give_back(name, found, reach.system),
+        Sort::Process => process::give_back(name, found, reach),
         Sort::User => user::give_back(name, found, reach),
         Sort::Group => group::give_back(name, found, reach.system),
         Sort::Setting => sysctl::give_back(name, found, reach),

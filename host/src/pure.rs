@@ -26,3 +26,4 @@ pub mod standing;
 pub mod target;
 pub mod target_path;
 pub mod unit;
+pub mod unit_file;

@@ -16,6 +16,8 @@ mod forward;
 mod killed;
 #[path = "machine/memory.rs"]
 mod memory;
+#[path = "machine/processes.rs"]
+mod processes;
 #[path = "machine/real.rs"]
 mod real;
 #[path = "machine/sealed.rs"]

@@ -54,6 +54,27 @@ id = "forward"
 key = "net.ipv4.ip_forward"
 value = "1"
 
+[[process]]
+id = "keeper"
+command = ["/bin/sh", "-c", "trap 'exit 0' TERM; echo $$ up > /var/tmp/keeper; while :; do sleep 1; done"]
+user = "app"
+group = "app"
+open = ["tmp"]
+
+[[process]]
+id = "migrate"
+run = "once"
+command = ["/bin/sh", "-c", "echo \"100% ran\" >> /var/tmp/migrations"]
+open = ["tmp"]
+
+[[process]]
+id = "backup"
+run = "scheduled"
+calendar = "*-*-* 04:00:00"
+while_stopped = ["keeper"]
+command = ["/bin/sh", "-c", "systemctl is-active keeper.service > /var/tmp/backup; exit 3"]
+open = ["tmp"]
+
 [[action]]
 id = "step"
 command = ["/bin/sh", "-c", "echo ran >> /var/tmp/steps"]
@@ -75,6 +96,13 @@ fn invocation(site: &Site, unit: &str) -> Result<String> {
         .say(&["systemctl", "show", "--property=InvocationID", "--value", unit])
 }
 
+fn main_process(site: &Site, unit: &str) -> Result<String> {
+    let said = site
+        .machine
+        .say(&["systemctl", "show", "--property=MainPID", "--value", unit])?;
+    Ok(said.trim().to_owned())
+}
+
 fn is(site: &Site, what: &str, unit: &str) -> Result<String> {
     let said = site.machine.run(&["systemctl", what, unit])?;
     ensure!(!said.out.is_empty(), "{said}\n{}", site.logs());
@@ -86,7 +114,7 @@ fn forwards(site: &Site) -> Result<String> {
     Ok(said.trim().to_owned())
 }
 
-// holds: HK-2, HK-5, HK-13, HK-16, HR-2, HR-14
+// holds: HK-2, HK-5, HK-6, HK-9, HK-13, HK-16, HR-2, HR-14
 #[test]
 fn a_module_with_all_that_a_machine_has_is_brought_kept_taken_back_and_given_back() -> Result<()> {
     let Some(mut site) = Site::with_host("things")? else {
@@ -113,8 +141,25 @@ fn a_module_with_all_that_a_machine_has_is_brought_kept_taken_back_and_given_bac
         .machine
         .say(&["stat", "--format=%U:%G %a", "/etc/app.conf"])?;
     ensure!(owner == "app:app 600\n", "{owner}");
-    let runs_as = site.machine.say(&["ps", "-o", "user=", "-C", "sleep"])?;
+    let runs_as = site
+        .machine
+        .say(&["ps", "-o", "user=", "-p", &main_process(&site, "app.service")?])?;
     ensure!(runs_as.trim() == "app", "{runs_as}");
+
+    ensure!(is(&site, "is-active", "keeper.service")? == "active");
+    ensure!(
+        site.machine
+            .say(&["ps", "-o", "user=", "-p", &main_process(&site, "keeper.service")?])?
+            .trim()
+            == "app"
+    );
+    ensure!(site.machine.file("/var/tmp/migrations")?.as_deref() == Some("100% ran\n"));
+    ensure!(is(&site, "is-enabled", "migrate.service")? == "static");
+    ensure!(is(&site, "is-active", "backup.timer")? == "active");
+    // A run stops what it names and has it started again, though it fails.
+    ensure!(site.machine.run(&["systemctl", "start", "backup.service"])?.code == Some(1));
+    ensure!(site.machine.file("/var/tmp/backup")?.as_deref() == Some("inactive\n"));
+    ensure!(is(&site, "is-active", "keeper.service")? == "active");
 
     // Looked at every five seconds from here on, it stays as it is.
     let started = invocation(&site, "app.service")?;
@@ -132,6 +177,7 @@ fn a_module_with_all_that_a_machine_has_is_brought_kept_taken_back_and_given_bac
             == wrote
     );
     ensure!(site.machine.file("/var/tmp/steps")?.as_deref() == Some("ran\n"));
+    ensure!(site.machine.file("/var/tmp/migrations")?.as_deref() == Some("100% ran\n"));
 
     // Drift: somebody stops it.
     site.machine.say(&["systemctl", "stop", "app.service"])?;
@@ -172,6 +218,16 @@ fn a_module_with_all_that_a_machine_has_is_brought_kept_taken_back_and_given_bac
     })?;
     site.confirmed("the removal")?;
     ensure!(is(&site, "is-active", "app.service")? == "inactive");
+    for unit in [
+        "keeper.service",
+        "migrate.service",
+        "backup.service",
+        "backup.timer",
+    ] {
+        ensure!(is(&site, "is-active", unit)? == "inactive", "{unit}");
+        let file = format!("/etc/systemd/system/{unit}");
+        ensure!(site.machine.file(&file)?.is_none(), "{file} is left");
+    }
     ensure!(site.machine.run(&["getent", "passwd", "app"])?.code == Some(2));
     ensure!(site.machine.run(&["getent", "group", "app"])?.code == Some(2));
     ensure!(

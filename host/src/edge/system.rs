@@ -16,6 +16,10 @@ pub use self::sim::SimSystem;
 use super::command::{Ended, How};
 use crate::pure::unit::Unit;
 
+/// How long a job of the service manager may take where nothing else is said: longer than a unit may take to start or
+/// stop then (90 s each).
+pub const JOB: Duration = Duration::from_secs(200);
+
 /// The machine beside its files.
 pub trait System: Send + Sync + fmt::Debug {
     /// Runs a program to its end, without a shell, within a bound.
@@ -27,11 +31,11 @@ pub trait System: Send + Sync + fmt::Debug {
     /// In words: the manager did not answer. That is never "no such unit".
     fn unit(&self, unit: &str) -> Result<Option<Unit>, String>;
 
-    /// Has the service manager do something with a unit, and waits for the end of it.
+    /// Has the service manager do something with a unit, and waits for the end of it, within a bound.
     ///
     /// # Errors
     /// In words: it was refused, it failed, or the manager did not answer.
-    fn turn(&self, unit: &str, turn: Turn) -> Result<(), String>;
+    fn turn(&self, unit: &str, turn: Turn, bound: Duration) -> Result<(), String>;
 
     /// Has the service manager read its files anew.
     ///
@@ -68,6 +72,8 @@ pub enum Turn {
     Mask,
     /// It can be started again.
     Unmask,
+    /// That it failed is forgotten.
+    Reset,
 }
 
 impl Turn {
@@ -83,6 +89,7 @@ impl Turn {
             Self::Disable => "disable",
             Self::Mask => "mask",
             Self::Unmask => "unmask",
+            Self::Reset => "reset-failed",
         }
     }
 }
@@ -103,7 +110,7 @@ impl System for NoSystem {
     fn unit(&self, _unit: &str) -> Result<Option<Unit>, String> {
         Err(NO_SYSTEM.to_owned())
     }
-    fn turn(&self, _unit: &str, _turn: Turn) -> Result<(), String> {
+    fn turn(&self, _unit: &str, _turn: Turn, _bound: Duration) -> Result<(), String> {
         Err(NO_SYSTEM.to_owned())
     }
     fn read_units(&self) -> Result<(), String> {

@@ -4,7 +4,7 @@
 
 use meshplan_schemas::resource::programs::KernelModule;
 
-use super::{Back, Decision, Invalid, Reach, line_of, put_line, run};
+use super::{Back, Decision, Invalid, Reach, put_text, run, text_of};
 use crate::edge::disk::atomic;
 use crate::edge::observe::observe;
 use crate::pure::inverse::When;
@@ -94,7 +94,7 @@ fn look(reach: Reach<'_>, name: &str) -> Result<Thing, String> {
     };
     let mut at_boot = Vec::new();
     for file in files(name)? {
-        at_boot.extend(line_of(reach, &file)?);
+        at_boot.extend(text_of(reach, &file)?);
     }
     Ok(Thing::KernelModule { loaded, at_boot })
 }
@@ -160,7 +160,7 @@ pub fn apply(wanted: &Wanted, reach: Reach<'_>) -> Result<(), String> {
 fn put_files(reach: Reach<'_>, name: &str, lines: &[String]) -> Result<(), String> {
     for (at, path) in files(name)?.into_iter().enumerate() {
         match lines.get(at) {
-            Some(line) => put_line(reach, &path, line)?,
+            Some(line) => put_text(reach, &path, line)?,
             None => atomic::remove_file(reach.root, &path).map_err(|e| e.to_string())?,
         }
     }

@@ -6,7 +6,7 @@
 use meshplan_schemas::resource::programs::{Service, UnitState};
 
 use super::{Back, Decision, Invalid};
-use crate::edge::system::{System, Turn};
+use crate::edge::system::{JOB, System, Turn};
 use crate::pure::inverse::When;
 use crate::pure::observed::Observed;
 use crate::pure::record::Thing;
@@ -91,7 +91,8 @@ pub fn state(system: &dyn System, unit: &str) -> Observed {
     }
 }
 
-fn thing(unit: &Unit) -> Thing {
+/// What is kept of a unit.
+pub(super) fn thing(unit: &Unit) -> Thing {
     let active = if unit.is_up() { "active" } else { &unit.active };
     Thing::Unit {
         active: active.to_owned(),
@@ -100,7 +101,7 @@ fn thing(unit: &Unit) -> Thing {
 }
 
 /// The unit of a kept thing; none where it is not there.
-fn kept(thing: Option<&Thing>) -> Option<Unit> {
+pub(super) fn kept(thing: Option<&Thing>) -> Option<Unit> {
     match thing {
         Some(Thing::Unit { active, boot }) => Some(Unit {
             active: active.clone(),
@@ -149,6 +150,7 @@ fn in_words(turn: Turn) -> &'static str {
         Turn::Disable => "starts at boot no more",
         Turn::Mask => "can be started by nothing from now on",
         Turn::Unmask => "can be started again",
+        Turn::Reset => "is no failed one any more",
     }
 }
 
@@ -193,7 +195,7 @@ pub fn apply(wanted: &Wanted, system: &dyn System) -> Result<Option<Unit>, Strin
     let unit = read(system, &wanted.unit)?;
     let turns = turns(wanted, &unit)?;
     for turn in &turns {
-        system.turn(&wanted.unit, *turn)?;
+        system.turn(&wanted.unit, *turn, JOB)?;
     }
     if turns.contains(&Turn::Start) {
         return first_look(system, &wanted.unit).map(Some);
@@ -210,7 +212,7 @@ pub fn follow(wanted: &Wanted, turn: Turn, system: &dyn System) -> Result<Option
     if !unit.is_up() && wanted.state != Some(UnitState::Running) {
         return Ok(None);
     }
-    system.turn(&wanted.unit, turn)?;
+    system.turn(&wanted.unit, turn, JOB)?;
     first_look(system, &wanted.unit).map(Some)
 }
 
@@ -232,7 +234,8 @@ fn read(system: &dyn System, name: &str) -> Result<Unit, String> {
     })
 }
 
-fn first_look(system: &dyn System, name: &str) -> Result<Unit, String> {
+/// The unit, when it is up.
+pub(super) fn first_look(system: &dyn System, name: &str) -> Result<Unit, String> {
     match system.unit(name)? {
         Some(unit) if unit.is_up() => Ok(unit),
         Some(unit) => Err(format!(
@@ -270,6 +273,7 @@ fn gone_again(unit: &str) -> Back {
     let it = (Sort::Unit, unit);
     back.run(When::First, it, &["systemctl", "stop", unit], &NO_UNIT);
     back.run(When::First, it, &["systemctl", "disable", unit], &NO_UNIT);
+    back.run(When::First, it, &["systemctl", "reset-failed", unit], &NO_UNIT);
     back.run(When::Read, it, &["systemctl", "daemon-reload"], &[]);
     back
 }
@@ -281,7 +285,7 @@ fn inverse(unit: &str, turns: &[Turn], restarts: bool) -> Back {
     back.run(When::Read, it, &["systemctl", "daemon-reload"], &[]);
     for turn in turns.iter().rev() {
         let (when, undo) = match turn {
-            Turn::Start | Turn::Restart | Turn::Reload => (When::First, Turn::Stop),
+            Turn::Start | Turn::Restart | Turn::Reload | Turn::Reset => (When::First, Turn::Stop),
             Turn::Stop => (When::Last, Turn::Start),
             Turn::Enable => (When::Last, Turn::Disable),
             Turn::Disable => (When::Last, Turn::Enable),
@@ -306,7 +310,7 @@ pub fn give_back(unit: &str, found: Option<&Thing>, system: &dyn System) -> Resu
     };
     let turns = turns_out(&is, found);
     for turn in &turns {
-        system.turn(unit, *turn)?;
+        system.turn(unit, *turn, JOB)?;
     }
     let words: Vec<&str> = turns.iter().map(|turn| in_words(*turn)).collect();
     Ok(match words.as_slice() {

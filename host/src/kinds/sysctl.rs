@@ -2,7 +2,7 @@
 
 use meshplan_schemas::resource::programs::Sysctl;
 
-use super::{Back, Decision, Invalid, Reach, line_of, put_line, run};
+use super::{Back, Decision, Invalid, Reach, put_text, run, text_of};
 use crate::edge::disk::atomic;
 use crate::pure::inverse::When;
 use crate::pure::observed::Observed;
@@ -88,7 +88,7 @@ pub fn state(reach: Reach<'_>, key: &str) -> Observed {
         Ok(file) => file,
         Err(why) => return Observed::Unknown(why),
     };
-    match line_of(reach, &file) {
+    match text_of(reach, &file) {
         Ok(at_boot) => Observed::Is(Thing::Setting { value, at_boot }),
         Err(why) => Observed::Unknown(why),
     }
@@ -143,7 +143,7 @@ fn put_file(reach: Reach<'_>, key: &str, line: Option<&str>) -> Result<(), Strin
     let path = file_of(key)?;
     match line {
         None => atomic::remove_file(reach.root, &path).map_err(|e| e.to_string()),
-        Some(line) => put_line(reach, &path, line),
+        Some(line) => put_text(reach, &path, line),
     }
 }
 

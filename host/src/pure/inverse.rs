@@ -208,6 +208,7 @@ pub fn path_act(thing: Option<&Thing>) -> UndoAct {
         None
         | Some(
             Thing::Unit { .. }
+            | Thing::Process { .. }
             | Thing::User(_)
             | Thing::Group { .. }
             | Thing::Setting { .. }

@@ -187,6 +187,15 @@ pub enum Thing {
         /// Whether it starts at boot, as the manager says it: `enabled`, `disabled`, `masked`, `static`.
         boot: String,
     },
+    /// A process: its units.
+    Process {
+        /// The `.service`.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        service: Option<Part>,
+        /// The `.timer`.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        timer: Option<Part>,
+    },
     /// A user.
     User(User),
     /// A group.
@@ -210,6 +219,18 @@ pub enum Thing {
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         at_boot: Vec<String>,
     },
+}
+
+/// A unit of a process.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Part {
+    /// The text of its file, none where the unit is not from one that the host could have written.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub text: Option<String>,
+    /// As of [`Thing::Unit`].
+    pub active: String,
+    /// As of [`Thing::Unit`].
+    pub boot: String,
 }
 
 /// A user, as the system's database has it.

@@ -25,6 +25,8 @@ pub enum Target {
 pub enum Sort {
     /// A unit of the service manager, with its suffix.
     Unit,
+    /// A process of the host's own, by its name.
+    Process,
     /// A user.
     User,
     /// A group.
@@ -38,8 +40,9 @@ pub enum Sort {
 }
 
 impl Sort {
-    const ALL: [Self; 6] = [
+    const ALL: [Self; 7] = [
         Self::Unit,
+        Self::Process,
         Self::User,
         Self::Group,
         Self::Setting,
@@ -52,6 +55,7 @@ impl Sort {
     pub fn word(self) -> &'static str {
         match self {
             Self::Unit => "unit",
+            Self::Process => "process",
             Self::User => "user",
             Self::Group => "group",
             Self::Setting => "sysctl",
@@ -154,7 +158,15 @@ mod tests {
         let words = Sort::ALL.map(Sort::word);
         assert_eq!(
             words,
-            ["unit", "user", "group", "sysctl", "kernel-module", "step"]
+            [
+                "unit",
+                "process",
+                "user",
+                "group",
+                "sysctl",
+                "kernel-module",
+                "step"
+            ]
         );
     }
 }

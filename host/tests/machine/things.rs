@@ -9,7 +9,7 @@ use serde_json::json;
 use crate::world::{Decl, World, because, file, path, settle};
 
 /// A resource of any kind.
-fn resource(id: &str, kind: &str, spec: serde_json::Value) -> Resource {
+pub(crate) fn resource(id: &str, kind: &str, spec: serde_json::Value) -> Resource {
     Resource {
         name: format!("x.{id}").parse().unwrap(),
         kind: kind.to_owned(),
@@ -45,12 +45,12 @@ fn world(active: &str, boot: &str) -> World {
     world
 }
 
-fn outcomes(applied: &Applied) -> Vec<(String, Outcome)> {
+pub(crate) fn outcomes(applied: &Applied) -> Vec<(String, Outcome)> {
     let lines = applied.lines.iter();
     lines.map(|line| (line.name.to_string(), line.outcome)).collect()
 }
 
-fn reason(applied: &Applied, name: &str) -> String {
+pub(crate) fn reason(applied: &Applied, name: &str) -> String {
     let mut lines = applied.lines.iter();
     let line = lines.find(|line| line.name.to_string() == name);
     line.unwrap_or_else(|| panic!("no line of {name}: {:?}", applied.lines))

@@ -26,7 +26,7 @@ use crate::pure::forward;
 use crate::pure::inverse::journal;
 use crate::pure::outcome::line;
 use crate::pure::record::{Confirmed, Found, Ledger, Thing};
-use crate::pure::target::{Sort, Target};
+use crate::pure::target::Target;
 use crate::pure::target_path::TargetPath;
 use crate::pure::unit::{Unit, died_between};
 
@@ -440,7 +440,7 @@ impl Machine {
 impl Done {
     /// Notes what was started, for the second look.
     fn started(&mut self, name: &ResourceName, wanted: Option<&Wanted>, unit: Option<Unit>) {
-        if let (Some(Target::Thing(Sort::Unit, at)), Some(unit)) = (wanted.and_then(Wanted::target), unit) {
+        if let (Some(at), Some(unit)) = (wanted.and_then(Wanted::unit), unit) {
             self.started.insert(name.clone(), (at, unit));
         }
     }

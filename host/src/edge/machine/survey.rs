@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use meshplan_schemas::declaration::{Declaration, Mode};
 use meshplan_schemas::digest::Digest;
-use meshplan_schemas::ident::{ModuleName, ResourceName};
+use meshplan_schemas::ident::{ModuleName, ResourceId, ResourceName};
 use meshplan_schemas::report::Outcome;
 use meshplan_schemas::resource::{Kind, Resource};
 
@@ -220,8 +220,10 @@ impl Machine {
                     "{name} names {target}, which is in the host's own state folder"
                 ));
             }
-            if let Some(other) = by_target.insert(target.clone(), name) {
-                return Err(format!("{other} and {name} both name {target}"));
+            for target in kinds::claims(&kind).into_iter().chain([target]) {
+                if let Some(other) = by_target.insert(target.clone(), name) {
+                    return Err(format!("{other} and {name} both name {target}"));
+                }
             }
         }
         for (target, name) in &by_target {
@@ -273,6 +275,9 @@ impl Machine {
         wanted: &mut BTreeMap<ResourceName, Wanted>,
     ) -> Result<Vec<Ask>, String> {
         let mut asks = Vec::new();
+        let unit =
+            |resource: &&Resource| Some((resource.name.id.clone(), kinds::unit_of(&resource.read().ok()?)?));
+        let units: BTreeMap<ResourceId, String> = resources.iter().filter_map(unit).collect();
         for resource in resources {
             let name = &resource.name;
             let kind = resource.read().map_err(|e| format!("{name}: {e}"))?;
@@ -289,7 +294,7 @@ impl Machine {
                 found: None,
                 nature: Nature::default(),
             };
-            match Wanted::validate(name, &kind, accounts, opened.get(name)) {
+            match Wanted::validate(name, &kind, accounts, (opened.get(name), &units)) {
                 Err(Invalid::Fields(why)) => return Err(format!("{name}: {why}")),
                 Err(Invalid::Machine(why)) => {
                     ask.target = kinds::target(name, &kind);

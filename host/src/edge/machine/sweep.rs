@@ -84,6 +84,7 @@ impl Machine {
                 atomic::put_link(self.root(), target, to, owner(*uid, *gid))
             }
             Thing::Unit { .. }
+            | Thing::Process { .. }
             | Thing::User(_)
             | Thing::Group { .. }
             | Thing::Setting { .. }

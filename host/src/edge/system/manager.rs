@@ -6,14 +6,11 @@ use futures_util::StreamExt as _;
 use zbus::Connection;
 use zbus_systemd::systemd1::{ManagerProxy, ServiceProxy, UnitProxy};
 
-use super::Turn;
+use super::{JOB, Turn};
 use crate::pure::unit::Unit;
 
 /// How long the manager may take to answer a question.
 const ANSWER: Duration = Duration::from_secs(25);
-/// How long a job may take: longer than a unit may take to start or stop where nothing else is said (90 s each).
-const JOB: Duration = Duration::from_secs(200);
-
 /// The unit as the manager has it; none where there is none.
 pub(super) async fn unit(name: &str) -> Result<Option<Unit>, String> {
     within(ANSWER, async {
@@ -24,8 +21,8 @@ pub(super) async fn unit(name: &str) -> Result<Option<Unit>, String> {
 }
 
 /// Does something with a unit and waits for its end.
-pub(super) async fn turn(name: &str, turn: Turn) -> Result<(), String> {
-    let done = within(JOB, async {
+pub(super) async fn turn(name: &str, turn: Turn, bound: Duration) -> Result<(), String> {
+    let done = within(bound, async {
         let bus = Connection::system().await?;
         let manager = ManagerProxy::new(&bus).await?;
         act(&manager, name, turn).await
@@ -114,6 +111,10 @@ async fn act(manager: &ManagerProxy<'_>, name: &str, turn: Turn) -> zbus::Result
         Turn::Disable => drop(manager.disable_unit_files(files, false).await?),
         Turn::Mask => drop(manager.mask_unit_files(files, false, false).await?),
         Turn::Unmask => drop(manager.unmask_unit_files(files, false).await?),
+        Turn::Reset => {
+            manager.reset_failed_unit(name.to_owned()).await?;
+            return Ok(None);
+        }
         Turn::Start | Turn::Stop | Turn::Restart | Turn::Reload => return job(manager, name, turn).await,
     }
     // What starts at boot was changed on the disk; the manager knows when it has read it.

@@ -53,8 +53,8 @@ impl System for RealSystem {
         block(manager::unit(unit))?
     }
 
-    fn turn(&self, unit: &str, turn: Turn) -> Result<(), String> {
-        block(manager::turn(unit, turn))?
+    fn turn(&self, unit: &str, turn: Turn, bound: Duration) -> Result<(), String> {
+        block(manager::turn(unit, turn, bound))?
     }
 
     fn read_units(&self) -> Result<(), String> {

@@ -7,8 +7,11 @@ use std::time::Duration;
 
 use super::{System, Turn};
 use crate::edge::command::{Ended, How};
+use crate::edge::disk::{Disk as _, SimDisk};
 use crate::pure::record::User;
+use crate::pure::target_path::TargetPath;
 use crate::pure::unit::Unit;
+use crate::pure::unit_file::FOLDER;
 
 /// A machine in memory; clones share it.
 #[derive(Debug, Clone, Default)]
@@ -35,6 +38,12 @@ pub struct Sim {
     pub programs: BTreeMap<String, i32>,
     /// Everything that changed something, in order, as words.
     pub log: Vec<String>,
+    /// The disk that it reads the fleet's units from; none reads none.
+    pub disk: Option<SimDisk>,
+    /// The units that it has read there.
+    read: BTreeSet<String>,
+    /// Units that run to an end.
+    oneshots: BTreeSet<String>,
     /// Whether the service manager answers nothing.
     pub is_deaf: bool,
 }
@@ -70,7 +79,49 @@ impl Sim {
         self.units.insert(name.to_owned(), unit);
     }
 
+    /// Takes the units of the fleet's folder for what its files say.
+    fn read_folder(&mut self) {
+        let Some(disk) = self.disk.clone() else { return };
+        let Ok(folder) = TargetPath::parse(FOLDER) else {
+            return;
+        };
+        for name in disk.list(Some(&folder)).unwrap_or_default() {
+            let text = folder.join(&name).map(|path| disk.read(&path));
+            let Ok(Ok(bytes)) = text else { continue };
+            let text = String::from_utf8_lossy(&bytes).into_owned();
+            if text.contains("Type=oneshot\n") {
+                self.oneshots.insert(name.clone());
+            } else {
+                self.oneshots.remove(&name);
+            }
+            let boot = if text.contains("[Install]") {
+                "disabled"
+            } else {
+                "static"
+            };
+            match self.units.get_mut(&name) {
+                Some(unit) if unit.is_enabled() != Some(true) => boot.clone_into(&mut unit.boot),
+                Some(_) => {}
+                None => {
+                    self.unit(&name, "inactive", boot);
+                    self.read.insert(name);
+                }
+            }
+        }
+        let is_there = |name: &String| {
+            folder
+                .join(name)
+                .is_ok_and(|path| matches!(disk.stat(&path), Ok(Some(_))))
+        };
+        let gone: Vec<String> = self.read.iter().filter(|name| !is_there(name)).cloned().collect();
+        for name in gone {
+            self.read.remove(&name);
+            self.units.remove(&name);
+        }
+    }
+
     fn turn(&mut self, name: &str, turn: Turn) -> Result<(), String> {
+        let is_oneshot = self.oneshots.contains(name);
         let dies = self.dying.contains(name);
         let Some(unit) = self.units.get_mut(name) else {
             return Err(format!("Unit {name} not found."));
@@ -80,8 +131,9 @@ impl Sim {
         }
         let (active, sub) = match turn {
             Turn::Start | Turn::Restart if dies => ("failed", "failed"),
+            Turn::Start | Turn::Restart if is_oneshot => ("inactive", "dead"),
             Turn::Start | Turn::Restart => ("active", "running"),
-            Turn::Stop => ("inactive", "dead"),
+            Turn::Stop | Turn::Reset => ("inactive", "dead"),
             Turn::Reload => (unit.active.as_str(), unit.sub.as_str()),
             Turn::Enable | Turn::Unmask | Turn::Disable | Turn::Mask => {
                 let boot = match turn {
@@ -99,6 +151,9 @@ impl Sim {
         }
         (unit.active, unit.sub) = (active, sub);
         self.log.push(format!("{} {name}", turn.word()));
+        if dies && is_oneshot && turn == Turn::Start {
+            return Err(format!("start {name}: the job ended as `failed`"));
+        }
         Ok(())
     }
 
@@ -122,6 +177,7 @@ impl Sim {
             ["getent", "group"] => Some((0, self.all_groups())),
             ["systemctl", "daemon-reload"] => {
                 self.log.push(line);
+                self.read_folder();
                 Some((0, String::new()))
             }
             ["systemctl", word, name] => {
@@ -133,6 +189,7 @@ impl Sim {
                     Turn::Disable,
                     Turn::Mask,
                     Turn::Unmask,
+                    Turn::Reset,
                 ];
                 let turn = turns.into_iter().find(|turn| turn.word() == *word)?;
                 Some(match self.turn(name, turn) {
@@ -268,7 +325,7 @@ impl System for SimSystem {
         Ok(sim.units.get(unit).cloned())
     }
 
-    fn turn(&self, unit: &str, turn: Turn) -> Result<(), String> {
+    fn turn(&self, unit: &str, turn: Turn, _bound: Duration) -> Result<(), String> {
         let mut sim = self.lock();
         if sim.is_deaf {
             return Err("the service manager did not answer".to_owned());
@@ -277,7 +334,9 @@ impl System for SimSystem {
     }
 
     fn read_units(&self) -> Result<(), String> {
-        self.lock().log.push("read units".to_owned());
+        let mut sim = self.lock();
+        sim.log.push("read units".to_owned());
+        sim.read_folder();
         Ok(())
     }
 

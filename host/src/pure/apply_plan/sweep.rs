@@ -165,7 +165,7 @@ pub(super) fn sweeps(inputs: &Inputs<'_>, lines: &mut Vec<ResourceLine>) -> Swee
     }
     // Units stop before their files go; users and groups go after what was theirs.
     let turn = |sweep: &Sweep| match &sweep.target {
-        Some(Target::Thing(Sort::Unit, _)) => 0,
+        Some(Target::Thing(Sort::Unit | Sort::Process, _)) => 0,
         None | Some(Target::Path(_)) => 1,
         Some(Target::Thing(..)) => 2,
     };

@@ -20,8 +20,8 @@ use std::time::Duration;
 
 use meshplan_schemas::digest::Digest;
 use meshplan_schemas::ident::{ResourceId, ResourceName};
+use meshplan_schemas::resource::Kind;
 use meshplan_schemas::resource::programs::Run;
-use meshplan_schemas::resource::{Ask, Kind, Probe};
 use zeroize::Zeroizing;
 
 use crate::edge::accounts::{Accounts, COMING};
@@ -235,10 +235,6 @@ impl Wanted {
             Kind::Sysctl(spec) => sysctl::validate(spec).map(Self::Sysctl),
             Kind::KernelModule(spec) => kernel_module::validate(spec).map(Self::KernelModule),
             Kind::Action(spec) => action::validate(name, spec).map(Self::Action),
-            Kind::Probe(Probe {
-                ask: Ask::Unit(_) | Ask::Container(_),
-                ..
-            }) => Err(Invalid::Fields(probe::NOT_ASKED_YET.to_owned())),
             Kind::Probe(spec) => match probe::validate(spec) {
                 Ok(()) => Ok(Self::Probe),
                 Err(why) => Err(Invalid::Fields(why)),

@@ -75,6 +75,11 @@ while_stopped = ["keeper"]
 command = ["/bin/sh", "-c", "systemctl is-active keeper.service > /var/tmp/backup; exit 3"]
 open = ["tmp"]
 
+[[probe]]
+id = "up"
+unit = "keeper.service"
+timeout_secs = 5
+
 [[action]]
 id = "step"
 command = ["/bin/sh", "-c", "echo ran >> /var/tmp/steps"]

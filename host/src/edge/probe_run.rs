@@ -12,7 +12,9 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
 use super::command::{self, Command, How, cut};
+use super::system::{self, NO_SYSTEM};
 use crate::kinds::probe::{HttpTarget, NOT_ASKED_YET, http_target, validate};
+use crate::pure::unit::Unit;
 
 /// How many are asked at once.
 const AT_ONCE: usize = 8;
@@ -57,8 +59,29 @@ async fn one(probe: &Probe, root: &Path) -> (Health, String) {
                 .await
                 .unwrap_or_else(|_| bounded(probe.timeout_secs)),
         },
+        Ask::Unit(_) if root != Path::new("/") => (Health::Unknown, NO_SYSTEM.to_owned()),
+        Ask::Unit(unit) => match tokio::time::timeout(timeout, system::unit(unit)).await {
+            Err(_) => (
+                Health::Unknown,
+                format!(
+                    "the service manager did not answer within {} s",
+                    probe.timeout_secs
+                ),
+            ),
+            Ok(answer) => from_unit(unit, answer),
+        },
         // Refused above.
-        Ask::Unit(_) | Ask::Container(_) => (Health::Unknown, NOT_ASKED_YET.to_owned()),
+        Ask::Container(_) => (Health::Unknown, NOT_ASKED_YET.to_owned()),
+    }
+}
+
+/// A manager that does not answer says nothing of the unit (DL-13).
+fn from_unit(name: &str, answer: Result<Option<Unit>, String>) -> (Health, String) {
+    match answer {
+        Err(why) => (Health::Unknown, why),
+        Ok(None) => (Health::Unhealthy, format!("there is no unit {name}")),
+        Ok(Some(unit)) if unit.active == "active" => (Health::Healthy, unit.words()),
+        Ok(Some(unit)) => (Health::Unhealthy, unit.words()),
     }
 }
 

@@ -11,6 +11,7 @@ pub mod sim;
 use std::fmt;
 use std::time::Duration;
 
+pub use self::manager::unit;
 pub use self::real::RealSystem;
 pub use self::sim::SimSystem;
 use super::command::{Ended, How};
@@ -98,7 +99,8 @@ impl Turn {
 #[derive(Debug, Clone, Copy)]
 pub struct NoSystem;
 
-const NO_SYSTEM: &str = "the root is not the machine's own, so it has no programs and no service manager";
+/// Why such a root has neither.
+pub const NO_SYSTEM: &str = "the root is not the machine's own, so it has no programs and no service manager";
 
 impl System for NoSystem {
     fn run(&self, _argv: &[String], _bound: Duration) -> Ended {

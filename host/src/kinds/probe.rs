@@ -6,6 +6,8 @@
 use meshplan_schemas::resource::{Ask, Probe};
 use url::{Host, Url};
 
+use super::service::unit_name;
+
 /// The longest time-out of a probe, in seconds.
 pub const TIMEOUT_SECS: u32 = 300;
 
@@ -22,8 +24,8 @@ pub struct HttpTarget {
     pub path: String,
 }
 
-/// Why a probe of a unit or a container is refused: the kinds that it asks are not here either.
-pub const NOT_ASKED_YET: &str = "this host cannot ask units and containers yet";
+/// Why a probe of a container is refused: the kind that it asks is not here either.
+pub const NOT_ASKED_YET: &str = "this host cannot ask containers yet";
 
 /// Whether a probe can be asked at all.
 ///
@@ -53,7 +55,8 @@ pub fn validate(probe: &Probe) -> Result<(), String> {
             Some(program) if !program.is_empty() => Ok(()),
             _ => Err("the command names no program".to_owned()),
         },
-        Ask::Unit(_) | Ask::Container(_) => Err(NOT_ASKED_YET.to_owned()),
+        Ask::Unit(unit) => unit_name(unit),
+        Ask::Container(_) => Err(NOT_ASKED_YET.to_owned()),
     }
 }
 

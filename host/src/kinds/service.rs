@@ -48,7 +48,7 @@ pub struct Wanted {
 /// # Errors
 /// [`Invalid`].
 pub fn validate(spec: &Service) -> Result<Wanted, Invalid> {
-    unit_name(&spec.unit)?;
+    unit_name(&spec.unit).map_err(Invalid::Fields)?;
     if spec.state == Some(UnitState::Masked) && spec.enabled == Some(true) {
         return Err(Invalid::Fields(format!(
             "{} is `masked` and `enabled` at once: what is masked starts at no boot",
@@ -65,8 +65,8 @@ pub fn validate(spec: &Service) -> Result<Wanted, Invalid> {
 /// Whether a text can be the name of a unit.
 ///
 /// # Errors
-/// [`Invalid::Fields`].
-pub fn unit_name(name: &str) -> Result<(), Invalid> {
+/// In words: it cannot.
+pub fn unit_name(name: &str) -> Result<(), String> {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || ":-_.\\@".contains(c);
     let fits = name.rsplit_once('.').is_some_and(|(stem, suffix)| {
         SUFFIXES.contains(&suffix) && !stem.is_empty() && !stem.starts_with('-') && stem.chars().all(is_plain)
@@ -75,10 +75,10 @@ pub fn unit_name(name: &str) -> Result<(), Invalid> {
     if fits && name.len() <= NAME_BYTES && !name.contains("@.") {
         return Ok(());
     }
-    Err(Invalid::Fields(format!(
+    Err(format!(
         "{:?} is no name of a unit, as `nginx.service`",
         name.chars().take(100).collect::<String>()
-    )))
+    ))
 }
 
 /// How it stands.

@@ -12,7 +12,10 @@ use crate::pure::unit::Unit;
 /// How long the manager may take to answer a question.
 const ANSWER: Duration = Duration::from_secs(25);
 /// The unit as the manager has it; none where there is none.
-pub(super) async fn unit(name: &str) -> Result<Option<Unit>, String> {
+///
+/// # Errors
+/// In words: the manager did not answer.
+pub async fn unit(name: &str) -> Result<Option<Unit>, String> {
     within(ANSWER, async {
         let bus = Connection::system().await?;
         look(&bus, name).await

@@ -125,6 +125,11 @@ pub(super) fn check(
     }
 }
 
+/// The kinds that can be restarted and reloaded.
+const RESTARTED: [&str; 3] = ["service", "process", "container"];
+/// The kinds that can be run.
+const RUN: [&str; 3] = ["action", "process", "container"];
+
 /// One id, one resource; what is restarted, reloaded or run is a resource of the module.
 fn ids(bench: &Bench<'_>, findings: &mut Vec<Finding>) {
     let mut known: Vec<&ResourceId> = Vec::new();
@@ -135,14 +140,18 @@ fn ids(bench: &Bench<'_>, findings: &mut Vec<Finding>) {
         known.push(&id.value);
     }
     for entry in &bench.entries {
-        let followers: Vec<&At<ResourceId>> = match entry {
-            Entry::File(r) => r.restarts.iter().chain(&r.reloads).chain(&r.runs).collect(),
-            Entry::Package(r) => r.restarts.iter().collect(),
-            Entry::Archive(r) => r.restarts.iter().collect(),
-            Entry::Bundle(r) => r.restarts.iter().collect(),
-            _ => Vec::new(),
+        let (restarts, runs): (Vec<&At<ResourceId>>, Vec<&At<ResourceId>>) = match entry {
+            Entry::File(r) => (
+                r.restarts.iter().chain(&r.reloads).collect(),
+                r.runs.iter().collect(),
+            ),
+            Entry::Package(r) => (r.restarts.iter().collect(), Vec::new()),
+            Entry::Archive(r) => (r.restarts.iter().collect(), Vec::new()),
+            Entry::Bundle(r) => (r.restarts.iter().collect(), Vec::new()),
+            _ => continue,
         };
-        findings.extend(followers.into_iter().filter_map(|id| bench.wants(id, &[])));
+        findings.extend(restarts.into_iter().filter_map(|id| bench.wants(id, &RESTARTED)));
+        findings.extend(runs.into_iter().filter_map(|id| bench.wants(id, &RUN)));
     }
     findings.extend(
         bench

@@ -7,6 +7,7 @@ pub mod capabilities;
 pub mod checked;
 pub mod clock;
 pub mod command;
+pub mod deadline;
 pub mod disk;
 pub mod enrol;
 pub mod failpoint;

@@ -27,9 +27,13 @@
 //! 8. **Drift** is put right without a window: each step is whole, and both what stood there and what is asked are
 //!    states that the confirmed order allows for.
 //!
+//! 9. **Somebody is there when the host is not.** Before the first change a timer of the service manager is armed
+//!    ([`edge::deadline`]) that at the deadline has `meshplan-launcher revert` take the window back; a host that lives
+//!    and hangs is ended first. It decides by the same file, walks the same journal, and shares no code with the host.
+//!
 //! `tests/machine/crash.rs` tries it: every prefix of the acts of an apply, with what was not synced lost in every
 //! combination, then the same again while the first cut is recovered from; `tests/machine/killed.rs` kills a real
-//! process before each act.
+//! process before each act; `launcher/tests/revert.rs` has host and launcher take the same changes back.
 //!
 //! What it does not hold against: a disk that says "synced" and is not; another program that writes the same paths
 //! between the look and the step.

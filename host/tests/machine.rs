@@ -9,6 +9,8 @@
 
 #[path = "machine/crash.rs"]
 mod crash;
+#[path = "machine/dead_man.rs"]
+mod dead_man;
 #[path = "machine/forward.rs"]
 mod forward;
 #[cfg(feature = "failpoints")]

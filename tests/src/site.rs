@@ -113,6 +113,15 @@ impl Site {
         serde_json::from_str(&said.out).with_context(|| format!("no JSON: {said}"))
     }
 
+    /// The number of the host's process inside.
+    ///
+    /// # Errors
+    /// None runs.
+    pub fn host_process(&self) -> Result<String> {
+        let pids = self.machine.say(&["pgrep", "--exact", "meshplan-host"])?;
+        Ok(pids.split_whitespace().next().context("a host runs")?.to_owned())
+    }
+
     /// The text of what the fleet puts on the node.
     ///
     /// # Errors

@@ -1,13 +1,18 @@
 //! The program `meshplan-launcher`: starts the host, starts it again when it falls, and ends when it has ended (SU-1).
 //!
-//! Small enough to be read in one sitting: no network, no configuration, nothing of the host's state. It is the one
-//! program on the machine that nobody can take back, so it does as little as it can.
+//! Small enough to be read in one sitting: no network, no configuration, and of the host's state nothing but an open
+//! window. It is the one program on the machine that nobody can take back, so it does as little as it can.
 //!
 //!     meshplan-launcher [--host PATH] [ARGUMENTS OF THE HOST]...
+//!     meshplan-launcher revert [--state DIR] [--root DIR] [--at-start] [--opened-at SECS]
 //!
 //! Without `--host` the host is the `meshplan-host` beside it. SIGTERM and SIGINT are handed on; the host ends in its
 //! own time, and the launcher with its code. An end by a signal, a panic or an internal fault is a fall: the host is
 //! started again after a pause that doubles from 1 s to 60 s, and is 1 s again after a minute without a fall.
+//!
+//! `revert` takes an open window back without the host: see [`revert`].
+
+mod revert;
 
 use std::ffi::OsString;
 use std::io::Write as _;
@@ -64,7 +69,11 @@ fn tell_child(signal: i32) {
 }
 
 fn main() -> ExitCode {
-    let (host, arguments) = match command_line(std::env::args_os().skip(1)) {
+    let mut arguments = std::env::args_os().skip(1).peekable();
+    if arguments.next_if(|first| first == "revert").is_some() {
+        return revert::command(arguments);
+    }
+    let (host, arguments) = match command_line(arguments) {
         Ok(command) => command,
         Err(why) => {
             say(&why);
@@ -113,9 +122,12 @@ fn command_line(mut arguments: impl Iterator<Item = OsString>) -> Result<(PathBu
 }
 
 fn start(host: &PathBuf, arguments: &[OsString]) -> std::io::Result<Child> {
+    // What the host arms its deadline with (HR-13).
+    let own = std::env::current_exe().ok();
     let child = Command::new(host)
         .args(arguments)
         .env("MESHPLAN_LAUNCHER_VERSION", env!("CARGO_PKG_VERSION"))
+        .envs(own.map(|own| ("MESHPLAN_LAUNCHER", own)))
         .spawn()?;
     CHILD.store(i32::try_from(child.id()).unwrap_or(0), Ordering::SeqCst);
     // A signal that came before the number was known was told to nobody.

@@ -31,7 +31,7 @@ use super::link::{Followed, LinkEvent, MembershipError, RENEWED, ToLink, routes_
 use super::machine::{Machine, MachineError};
 use super::marks::{MarksFile, Pair};
 use super::reporter::Reporter;
-use crate::pure::agent::{Agent, Event, Job};
+use crate::pure::agent::{Agent, Entry, Event, Job};
 use crate::pure::confirm::Way;
 use crate::pure::outbound;
 use crate::pure::standing::Standing;
@@ -182,8 +182,11 @@ pub async fn run(setup: Setup, clock: Clock) -> Result<Standing, RunError> {
                 }
             }
             done = join(&mut running) => {
-                let (machine, done) = done.map_err(|e| RunError::Broke(e.to_string()))?;
+                let (mut machine, done) = done.map_err(|e| RunError::Broke(e.to_string()))?;
                 running = None;
+                if let Some(words) = machine.unguarded() {
+                    shell.journal.write(shell.now(), &unguarded(words));
+                }
                 shell.machine = Some(machine);
                 if let Some(done) = done {
                     shell.event(Event::Done(Box::new(done)))?;
@@ -206,6 +209,15 @@ pub async fn run(setup: Setup, clock: Clock) -> Result<Standing, RunError> {
     shell.presence.stopped();
     tracing::info!("stopped");
     Ok(shell.agent.standing().clone())
+}
+
+/// What the journal says of a window that only the host can take back (HR-13).
+fn unguarded(words: String) -> Entry {
+    Entry {
+        event: "window.unguarded".to_owned(),
+        number: None,
+        words,
+    }
 }
 
 /// Waits for the job that runs; for ever when none does.

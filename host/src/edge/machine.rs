@@ -11,6 +11,7 @@
 //! | `machine/room.rs` | room for the whole change, before anything is touched |
 //! | `machine/policy.rs` | the effective policy behind a window |
 //! | `machine/verdict.rs` | arm, confirm, revert |
+//! | `machine/guard.rs` | the dead man of the open window |
 //! | `machine/repair.rs` | drift, and a ledger made anew |
 //!
 //! Blocking: call it from a thread that may wait. It reads no clock and opens no socket; `now` is unix seconds.
@@ -18,6 +19,7 @@
 
 mod apply;
 mod forward;
+mod guard;
 mod policy;
 mod repair;
 mod room;
@@ -222,6 +224,7 @@ pub struct Machine {
     keys: Vec<LinkSecret>,
     /// When drift of a resource was put right, unix seconds (HR-17).
     repairs: BTreeMap<ResourceName, Vec<i64>>,
+    guard: guard::Guard,
 }
 
 impl Machine {
@@ -348,6 +351,7 @@ impl Machine {
         }
         match opened {
             Ok(()) => {
+                self.guard(window, window.apply_deadline);
                 crate::edge::failpoint::cut("host::apply::opened");
                 Ok(None)
             }

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use super::*;
 use crate::edge::boot;
+use crate::edge::deadline;
 use crate::edge::disk::RealDisk;
 use crate::edge::identity::Identity;
 use crate::edge::link::{Followed, Membership};
@@ -43,7 +44,10 @@ impl Shell {
             source,
         })?;
         let machine_setup = machine_setup(&setup, &boot_id)?;
-        let disk = Arc::clone(&machine_setup.state);
+        let (disk, system) = (
+            Arc::clone(&machine_setup.state),
+            Arc::clone(&machine_setup.system),
+        );
 
         // The machine first: a window of before is closed before anything else (EP-2), keys and membership that
         // cannot be read included.
@@ -52,6 +56,7 @@ impl Shell {
         membership.check()?;
         let identity = Identity::load(&setup.state_dir)?;
         machine.tell_keys(vec![identity.transport.clone()]);
+        machine.tell_dead_man(deadline::of(system, &setup.root, &setup.state_dir));
         orders::prepare(&*disk)?;
         let mut broken = Vec::new();
         let (mut held, words) = orders::load(&*disk);

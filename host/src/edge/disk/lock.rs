@@ -41,10 +41,23 @@ impl StateLock {
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         let file = open(&path, flags, Mode::RUSR | Mode::WUSR).map_err(io)?;
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => Ok(Self { _file: file }),
+            Ok(()) => {
+                write_holder(&file);
+                Ok(Self { _file: file })
+            }
             Err(rustix::io::Errno::WOULDBLOCK) => Err(LockError::Busy(state_folder.display().to_string())),
             Err(e) => Err(io(e)),
         }
+    }
+}
+
+/// Who holds it, for `meshplan-launcher revert`, which ends a host that does not decide (HR-13). On a full disk the
+/// former number stays, and nobody has that file open any more: such a host must stand down by itself.
+fn write_holder(file: &OwnedFd) {
+    let written = rustix::fs::ftruncate(file, 0)
+        .and_then(|()| rustix::io::pwrite(file, format!("{}\n", std::process::id()).as_bytes(), 0));
+    if let Err(error) = written {
+        tracing::warn!(%error, "the lock does not say whose it is");
     }
 }
 
@@ -56,6 +69,8 @@ mod tests {
     fn a_second_host_on_one_state_folder_is_refused_until_the_first_is_gone() {
         let folder = tempfile::tempdir().unwrap();
         let first = StateLock::take(folder.path()).unwrap();
+        let holder = std::fs::read_to_string(folder.path().join("lock")).unwrap();
+        assert_eq!(holder.trim(), std::process::id().to_string());
         assert!(matches!(StateLock::take(folder.path()), Err(LockError::Busy(_))));
         drop(first);
         assert!(StateLock::take(folder.path()).is_ok());

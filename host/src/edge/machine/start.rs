@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use super::guard::Guard;
 use super::verdict::Barred;
 use super::{Due, LedgerState, Machine, MachineError, Order, Recovered, Recovery, Setup};
 use crate::edge::disk::atomic;
@@ -28,6 +29,7 @@ impl Machine {
             abilities: Vec::new(),
             keys: Vec::new(),
             repairs: BTreeMap::new(),
+            guard: Guard::default(),
         };
         window::clear_beside(machine.state())?;
         machine.ledger = ledger::read(machine.state())?;
@@ -72,6 +74,7 @@ impl Machine {
             abilities: Vec::new(),
             keys: Vec::new(),
             repairs: BTreeMap::new(),
+            guard: Guard::default(),
         })
     }
 

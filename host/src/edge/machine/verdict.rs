@@ -36,6 +36,7 @@ impl Machine {
         window.confirm_deadline = Some(confirm_deadline);
         window.state = WindowState::AwaitingConfirm;
         self.with_reserve(|state| window::update(state, &window))?;
+        self.guard(&window, confirm_deadline);
         self.window = Some(window);
         Ok(())
     }
@@ -126,6 +127,7 @@ impl Machine {
             }
         }
         window::close(self.state())?;
+        self.stand_down();
         self.due = Due::Nothing;
         Ok(())
     }
@@ -138,6 +140,7 @@ impl Machine {
             tracing::error!("the undo journal cannot be read; the window is set aside as window.broken");
             self.note_taken_back();
             window::set_aside(self.state())?;
+            self.stand_down();
             self.due = Due::Nothing;
             self.ledger = LedgerState::Unknown {
                 why: "the undo journal cannot be read".to_owned(),
@@ -178,6 +181,8 @@ impl Machine {
         }
         self.due = Due::WalkBack;
         self.note_taken_back();
+        // What is barred for a host that lives is barred for the launcher as well.
+        self.stand_down();
         match barred {
             _ if !faults => window::close(self.state())?,
             Barred::Stay => return Ok(lines.into_values().collect()),

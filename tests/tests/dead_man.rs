@@ -82,9 +82,17 @@ fn a_host_that_is_killed_in_the_window_and_cannot_start_has_it_taken_back_at_the
         "{}",
         timers(&site)?
     );
+    let words = site.machine.say(&["meshplan-host", "verify"])?;
+    ensure!(words.contains("which awaits its confirm"), "{words}");
     kill_for_good(&site)?;
+    let words = site.machine.say(&["/root/host", "status"])?;
+    ensure!(words.contains("if it does not, it is taken back at"), "{words}");
     site.poll("the machine is as before", |site| {
         Ok(site.at(CONF)? == Some(former.clone()))
+    })?;
+    site.poll("it is said", |site| {
+        let words = site.machine.say(&["/root/host", "status"])?;
+        Ok(words.contains("was taken back: the deadline came"))
     })?;
     let verdict = site.machine.file(VERDICT)?.unwrap_or_default();
     ensure!(

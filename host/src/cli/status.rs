@@ -9,9 +9,12 @@ use super::words::{at, row, word};
 use super::{Answer, Failure, Place};
 use crate::edge::agent::Presence;
 use crate::edge::clock::Clock;
+use crate::edge::deadline;
 use crate::edge::disk::{LockError, StateLock};
 use crate::edge::reporter::{self, Waiting};
-use crate::pure::confirm::Change;
+use crate::edge::window;
+use crate::pure::commit_confirm::{Decided, FoundVerdict};
+use crate::pure::confirm::{Change, Window};
 
 pub(super) fn status(place: &Place, clock: Clock) -> Result<Answer, Failure> {
     let look = look(place)?;
@@ -23,9 +26,24 @@ pub(super) fn status(place: &Place, clock: Clock) -> Result<Answer, Failure> {
         Err(LockError::Busy(_)) => true,
         Err(LockError::Io { .. }) => Presence::read(&state_dir).is_some(),
     };
-    let presence = Presence::read(&state_dir).filter(|_| running);
+    // Another command, or the launcher, may have the lock of a host that is dead.
+    let presence = Presence::read(&state_dir).filter(|host| running && host.is_there());
     let waiting = reporter::waiting(&*look.disk).map_err(|e| failed(e.into()))?;
-    let words = tell(&look, running, presence.as_ref(), &waiting, now);
+    let verdict = match window::standing(&*look.disk).map_err(|e| failed(e.into()))? {
+        Some(on_disk) => match on_disk.verdict {
+            FoundVerdict::Given(verdict) => Some(verdict),
+            FoundVerdict::None | FoundVerdict::Unreadable => None,
+        },
+        None => None,
+    };
+    let taken_back = verdict.as_ref().filter(|v| v.decided == Decided::Reverted);
+    let seen = Seen {
+        running,
+        presence: presence.as_ref(),
+        taken_back: taken_back.map(|verdict| verdict.why.as_str()),
+        armed: deadline::is_armed(&place.root),
+    };
+    let words = tell(&look, &seen, &waiting, now);
     let standing = &look.standing;
     let json = json!({
         "fleet": look.membership.fleet,
@@ -37,6 +55,7 @@ pub(super) fn status(place: &Place, clock: Clock) -> Result<Answer, Failure> {
         "declaration": standing.declaration,
         "epoch": standing.epoch,
         "window": standing.window,
+        "verdict": verdict,
         "policy_digest": standing.policy,
         "resources": standing.lines,
         "held": standing.held,
@@ -60,7 +79,42 @@ fn standing_known_bad(look: &Look) -> serde_json::Value {
     serde_json::to_value(&look.known_bad).unwrap_or_default()
 }
 
-fn tell(look: &Look, running: bool, presence: Option<&Presence>, waiting: &Waiting, now: i64) -> String {
+/// What is known of the host beside its files.
+struct Seen<'a> {
+    running: bool,
+    presence: Option<&'a Presence>,
+    /// Why the open window goes back, when that is decided.
+    taken_back: Option<&'a str>,
+    /// The service manager takes the window back at its deadline.
+    armed: bool,
+}
+
+/// What becomes of an open window.
+fn waiting_for(window: &Window, seen: &Seen<'_>, now: i64) -> String {
+    let what = match window.change {
+        Change::Declaration { sequence, .. } => format!("declaration {sequence}"),
+        Change::Policy { epoch, .. } => format!("epoch {epoch}"),
+    };
+    let until = at(window.deadline, now);
+    match (seen.taken_back, seen.running, seen.armed) {
+        (Some(why), true, _) => format!("{what} is being taken back: {why}"),
+        (Some(why), false, _) => {
+            format!("{what} was taken back: {why}; the host reports it when it runs again")
+        }
+        (None, true, _) => {
+            format!("{what} is taken back at {until} unless a fresh session and the probes confirm it")
+        }
+        (None, false, true) => {
+            format!("{what} is judged when the host runs again; if it does not, it is taken back at {until}")
+        }
+        (None, false, false) => {
+            format!("{what} is judged when the host runs again; its deadline is {until}")
+        }
+    }
+}
+
+fn tell(look: &Look, seen: &Seen<'_>, waiting: &Waiting, now: i64) -> String {
+    let (running, presence) = (seen.running, seen.presence);
     let mut out = String::new();
     let (member, standing) = (&look.membership, &look.standing);
     row(
@@ -136,33 +190,20 @@ fn tell(look: &Look, running: bool, presence: Option<&Presence>, waiting: &Waiti
         }
     }
     if let Some(window) = &standing.window {
-        let what = match window.change {
-            Change::Declaration { sequence, .. } => format!("declaration {sequence}"),
-            Change::Policy { epoch, .. } => format!("epoch {epoch}"),
-        };
-        let until = at(window.deadline, now);
-        row(
-            &mut out,
-            "waiting",
-            if running {
-                format!("{what} is taken back at {until} unless a fresh session and the probes confirm it")
-            } else {
-                format!("{what} is judged when the host runs again; its deadline is {until}")
-            },
-        );
+        row(&mut out, "waiting", waiting_for(window, seen, now));
     }
     for line in standing.lines.iter().filter(|l| l.outcome != Outcome::Unchanged) {
         row(
             &mut out,
             "resource",
-            format!("{}: {} {}", line.name, word(&line.outcome), line.reason),
+            format!("{} ({}): {}", line.name, word(&line.outcome), line.reason),
         );
     }
     for probe in standing.probes.iter().filter(|p| p.health != Health::Healthy) {
         row(
             &mut out,
             "probe",
-            format!("{}: {} {}", probe.name, word(&probe.health), probe.reason),
+            format!("{} ({}): {}", probe.name, word(&probe.health), probe.reason),
         );
     }
     for verdict in &standing.rollbacks {

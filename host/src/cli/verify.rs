@@ -16,6 +16,7 @@ use super::{Answer, Failure, Place};
 use crate::edge::boot;
 use crate::edge::checked;
 use crate::edge::clock::Clock;
+use crate::edge::machine::Order;
 use crate::pure::admit::{Admission, Bench, Source, admit};
 
 pub(super) fn envelope(place: &Place, file: &Path, clock: Clock) -> Result<Answer, Failure> {
@@ -95,7 +96,8 @@ pub(super) fn envelope(place: &Place, file: &Path, clock: Clock) -> Result<Answe
     })
 }
 
-/// Whether the state folder is whole and the machine is as the last confirmed declaration says.
+/// Whether the state folder is whole and the machine is as declared: as the last confirmed declaration says, or the one
+/// that awaits its confirm.
 pub(super) fn state(place: &Place) -> Result<Answer, Failure> {
     let look = look(place)?;
     let mut words = String::new();
@@ -103,10 +105,17 @@ pub(super) fn state(place: &Place) -> Result<Answer, Failure> {
         words = format!("{words}damaged: {broken}\n");
     }
     let mut differs = Vec::new();
-    if let Some(confirmed) = &look.orders.confirmed {
-        let changes = machine(place)?
-            .plan(&confirmed.payload)
-            .map_err(|e| failed(e.into()))?;
+    let machine = machine(place)?;
+    let waits = matches!(
+        machine.window().map(|w| &w.order),
+        Some(Order::Declaration { .. })
+    );
+    let (declared, as_it) = match (&look.orders.trying, &look.orders.confirmed) {
+        (Some(trying), _) if waits => (Some(trying), ", which awaits its confirm, says"),
+        (_, confirmed) => (confirmed.as_ref(), " says"),
+    };
+    if let Some(declared) = declared {
+        let changes = machine.plan(&declared.payload).map_err(|e| failed(e.into()))?;
         for change in changes {
             words = format!(
                 "{words}{} {}: {}\n",
@@ -119,10 +128,10 @@ pub(super) fn state(place: &Place) -> Result<Answer, Failure> {
     }
     let whole = look.broken.is_empty() && differs.is_empty();
     if whole {
-        words = match &look.orders.confirmed {
-            Some(c) => format!(
-                "the state folder is whole, and the machine is as declaration {} says\n",
-                c.payload.sequence
+        words = match declared {
+            Some(declared) => format!(
+                "the state folder is whole, and the machine is as declaration {}{as_it}\n",
+                declared.payload.sequence
             ),
             None => "the state folder is whole; no declaration was confirmed yet\n".to_owned(),
         };

@@ -66,6 +66,16 @@ pub fn of(system: Arc<dyn System>, root: &Path, state_dir: &Path) -> Box<dyn Dea
     }
 }
 
+/// Whether the service manager has a timer for an open window: it keeps what is transient in this folder.
+#[must_use]
+pub fn is_armed(root: &Path) -> bool {
+    let kept = |unit: &str| Path::new("/run/systemd/transient").join(format!("{unit}.timer"));
+    root == Path::new("/")
+        && [WHILE_IT_APPLIES, FOR_THE_CONFIRM]
+            .iter()
+            .any(|unit| kept(unit).exists())
+}
+
 /// The launcher that started this host, or the one beside it.
 fn launcher() -> Option<PathBuf> {
     let named = std::env::var_os("MESHPLAN_LAUNCHER").map(PathBuf::from);

@@ -53,7 +53,13 @@ impl Presence {
     /// A host that runs until it is told to stop, and whose process is there.
     #[must_use]
     pub fn stays(&self) -> bool {
-        !self.once && Path::new("/proc").join(self.pid.to_string()).exists()
+        !self.once && self.is_there()
+    }
+
+    /// Whether its process is there.
+    #[must_use]
+    pub fn is_there(&self) -> bool {
+        Path::new("/proc").join(self.pid.to_string()).exists()
     }
 
     pub(super) fn up(&mut self, now: i64) {

@@ -1,8 +1,9 @@
 //! `meshplan-launcher revert`: takes an open window back without the host (HR-13).
 //!
 //! The service manager starts it at a window's deadline, and at each start of the machine; a person may. It stands
-//! alone, and shares no code with the host, because it acts when the host cannot: it knows four files of the state
-//! folder (`lock`, and of `window/` the journal, the window and the verdict) and the journal's frozen vocabulary.
+//! alone, and shares no code with the host, because it acts when the host cannot: it knows five files of the state
+//! folder (`lock`, `reserve`, and of `window/` the journal, the window and the verdict) and the journal's frozen
+//! vocabulary.
 //!
 //! Invariant: who makes `window/verdict.json` has decided, and nothing is put back before it says so. What is put back
 //! here the host finds at its next start, walks again, which changes nothing, and reports.
@@ -176,6 +177,9 @@ fn revert(order: &Order) -> Result<bool, String> {
 /// Walks the journal; an act that fails does not stop the next.
 fn put_back(order: &Order) -> Result<bool, String> {
     let (root, state) = (Tree::open(&order.root)?, Tree::open(&order.state)?);
+    if let Err(why) = give_room(&state) {
+        say(&why);
+    }
     let path = order.state.join("window/journal.json");
     let entries = acts::read(&path)?;
     let mut whole = true;
@@ -252,13 +256,20 @@ fn is_of_another_start(state: &Path) -> bool {
     then != Some(now.trim())
 }
 
+/// Gives the room back that the host has reserved for the case that a disk is full.
+fn give_room(state: &Tree) -> Result<(), String> {
+    state.remove("/reserve")
+}
+
 /// Makes the verdict, unless one is there: two who try, and one has made it, whole.
 fn decide(state: &Path, why: &str) -> Result<(), String> {
     let at = rustix::time::clock_gettime(rustix::time::ClockId::Realtime).tv_sec;
     let text = format!(
         "{{\n  \"version\": {VERSION},\n  \"decided\": \"reverted\",\n  \"why\": \"{why}\",\n  \"at\": {at}\n}}\n"
     );
-    Tree::open(state)?.put_first("/window/verdict.json", text.as_bytes())?;
+    let tree = Tree::open(state)?;
+    let put = || tree.put_first("/window/verdict.json", text.as_bytes());
+    put().or_else(|_| give_room(&tree).and_then(|()| put()))?;
     say(&format!("decided for the way back: {why}"));
     Ok(())
 }

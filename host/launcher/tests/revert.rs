@@ -328,6 +328,42 @@ fn of_host_and_launchers_who_decide_at_once_one_does_and_the_machine_is_as_it_sa
     assert_eq!(ends.len(), 2, "both must have been first at times: {ends:?}");
 }
 
+/// A small file system, unmounted in the end.
+struct Small(std::path::PathBuf);
+impl Drop for Small {
+    fn drop(&mut self) {
+        let _unmounted = Command::new("umount").arg(&self.0).status();
+    }
+}
+
+// holds: HR-13
+#[test]
+fn on_a_full_disk_the_room_that_the_host_reserved_is_given_back_for_the_verdict() {
+    let machine = Machine::new();
+    let mut mount = Command::new("mount");
+    mount.args(["-t", "tmpfs", "-o", "size=1m", "meshplan-test"]);
+    let mounted = mount.arg(machine.state()).output().unwrap();
+    if !mounted.status.success() {
+        assert!(std::env::var("CI").as_deref() != Ok("true"), "{mounted:?}");
+        println!("skipped: no small file system can be mounted here");
+        return;
+    }
+    let small = Small(machine.state());
+    machine.write("f", "new", 0o644);
+    let acts = [put_file("/f", "old", 0o600)];
+    machine.open(&acts, &["old"], "boot", WindowState::AwaitingConfirm);
+    fs::write(small.0.join("lock"), "").unwrap();
+    fs::write(small.0.join("reserve"), [0; 64 * 1024]).unwrap();
+    let mut filler = fs::File::create(small.0.join("filler")).unwrap();
+    while std::io::Write::write_all(&mut filler, &[0; 4096]).is_ok() {}
+    let full = window::decide(&machine.disk(), &Verdict::confirmed(1)).unwrap_err();
+    assert!(full.is_no_room(), "{full}");
+    let said = machine.revert(&[]);
+    assert_eq!(said.status.code(), Some(0), "{said:?}");
+    assert_eq!(machine.content(), "old");
+    assert!(matches!(machine.verdict(), FoundVerdict::Given(v) if v.decided == Decided::Reverted));
+}
+
 // holds: HR-13, HK-1
 #[test]
 fn what_cannot_be_put_back_is_said_and_hinders_nothing_else() {

@@ -320,7 +320,8 @@ impl Small {
 }
 impl Drop for Small {
     fn drop(&mut self) {
-        let _unmounted = Command::new("umount").arg(&self.0).status();
+        // Lazily: the machine of the test may have it open still.
+        let _unmounted = Command::new("umount").arg("--lazy").arg(&self.0).status();
     }
 }
 

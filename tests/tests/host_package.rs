@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result, ensure};
 use scenarios::site::{Site, UNIT};
-use scenarios::tree::{FIRST, PAGE, SECOND};
+use scenarios::tree::{BROKEN, CONF, FIRST, PAGE, SECOND};
 
 /// `systemd-analyze security` says no more than this of the unit (`docs/host.md`).
 const MOST_EXPOSED: f64 = 6.9;
@@ -75,7 +75,17 @@ fn the_host_lives_as_a_package_from_its_installation_to_its_purge() -> Result<()
     ensure!(site.host(&["status"])?["host"]["pid"] == before["host"]["pid"]);
     ensure!(site.machine.run(&["systemctl", "is-enabled", UNIT])?.out == "disabled\n");
 
+    // What awaits its confirm when the package goes would wait for ever.
+    let former = site.at(CONF)?;
+    site.world.merge(CONF.source, BROKEN)?;
+    site.poll("a window is open", |site| {
+        Ok(
+            site.host(&["status"])?["declaration"]["state"] == "awaiting_confirm"
+                && site.at(CONF)?.as_deref() == Some(BROKEN),
+        )
+    })?;
     site.machine.say(&["dpkg", "--remove", "meshplan-host"])?;
+    ensure!(site.at(CONF)? == former);
     let units = site
         .machine
         .say(&["systemctl", "list-units", "--no-legend", "meshplan*"])?;

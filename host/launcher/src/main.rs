@@ -19,7 +19,7 @@ use std::io::Write as _;
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitCode, ExitStatus};
-use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
@@ -33,8 +33,8 @@ const INTERNAL: u8 = 5;
 
 /// The host's process; 0 while none runs.
 static CHILD: AtomicI32 = AtomicI32::new(0);
-/// Somebody asked for the end.
-static STOP: AtomicBool = AtomicBool::new(false);
+/// The signal by which somebody asked for the end; 0 while nobody has.
+static STOP: AtomicI32 = AtomicI32::new(0);
 
 mod signals {
     //! std cannot hear a signal; this is the C library's own way, in one declaration.
@@ -50,8 +50,12 @@ mod signals {
 }
 
 extern "C" fn hand_on(signal: i32) {
-    STOP.store(true, Ordering::SeqCst);
+    STOP.store(signal, Ordering::SeqCst);
     tell_child(signal);
+}
+
+fn is_stopped() -> bool {
+    STOP.load(Ordering::SeqCst) != 0
 }
 
 fn tell_child(signal: i32) {
@@ -90,7 +94,7 @@ fn main() -> ExitCode {
             Err(error) => format!("{} cannot be started: {error}", host.display()),
             Ok(child) => match wait(child) {
                 Err(error) => format!("the host cannot be waited for: {error}"),
-                Ok(status) => match (ending(status), STOP.load(Ordering::SeqCst)) {
+                Ok(status) => match (ending(status), is_stopped()) {
                     (Ok(code), _) => return ExitCode::from(code),
                     (Err(_), true) => return ExitCode::from(INTERNAL),
                     (Err(fall), false) => fall,
@@ -131,8 +135,8 @@ fn start(host: &PathBuf, arguments: &[OsString]) -> std::io::Result<Child> {
         .spawn()?;
     CHILD.store(i32::try_from(child.id()).unwrap_or(0), Ordering::SeqCst);
     // A signal that came before the number was known was told to nobody.
-    if STOP.load(Ordering::SeqCst) {
-        tell_child(Signal::TERM.as_raw());
+    if is_stopped() {
+        tell_child(STOP.load(Ordering::SeqCst));
     }
     Ok(child)
 }
@@ -159,10 +163,10 @@ fn ending(status: ExitStatus) -> Result<u8, String> {
 /// Whether to go on: a stop cuts the pause short.
 fn rest(pause: Duration) -> bool {
     let until = Instant::now() + pause;
-    while Instant::now() < until && !STOP.load(Ordering::SeqCst) {
+    while Instant::now() < until && !is_stopped() {
         std::thread::sleep(Duration::from_millis(50));
     }
-    !STOP.load(Ordering::SeqCst)
+    !is_stopped()
 }
 
 fn say(words: &str) {

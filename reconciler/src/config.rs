@@ -46,6 +46,12 @@ pub struct Forge {
     /// A file `user:password` or a token, for fetch and push.
     #[serde(default)]
     pub credentials_file: Option<PathBuf>,
+    /// A file that holds a token for the forge's API. Without one nothing is said on pull requests and none is read.
+    #[serde(default)]
+    pub token_file: Option<PathBuf>,
+    /// Where the API is; left out, it is found beside `url`: `https://host/api/v1` for `https://host/owner/repo.git`.
+    #[serde(default)]
+    pub api_url: Option<String>,
     /// How often to look when no webhook comes, in seconds.
     #[serde(default = "a_minute")]
     pub poll_secs: u32,
@@ -124,6 +130,7 @@ impl Config {
         anchor(&mut config.forge.webhook_secret_file);
         config.keys.passphrase_file.as_mut().map(anchor);
         config.forge.credentials_file.as_mut().map(anchor);
+        config.forge.token_file.as_mut().map(anchor);
         Ok(config)
     }
 }

@@ -6,6 +6,7 @@ pub mod age_file;
 pub mod clock;
 pub mod desk;
 pub mod enrol;
+pub mod forge;
 pub mod foundation;
 pub mod git_server;
 pub mod git_transport;

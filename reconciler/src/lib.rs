@@ -18,6 +18,7 @@
 //! | publish | stored orders -> sessions | | [`edge::mesh`] |
 //! | hear back | report -> node's row, wake | | [`edge::mesh`], [`edge::store`] |
 //! | look on | walk, epochs, reports -> the record of a rollout; one that is over -> an archive | [`pure::rollout`] | [`edge::rollouts`], [`edge::rollout_api`] |
+//! | look at pull requests | events, the forge's answers -> previews, people's words, what is due to be said | [`pure::forge`] | [`edge::forge`] |
 //! | write down | stored blocks -> `refs/notes/mesh-plan` | [`pure::note`] | [`edge::note_keeper`], [`edge::notes`], [`edge::outbox`] |
 //!
 //! [`pass`] is the one place that sees every stage. A webhook, a timer, a report or a restart wakes it and tells it

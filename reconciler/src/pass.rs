@@ -34,6 +34,7 @@ use crate::pure::freshness;
 use crate::pure::hearing::{Hearing, Jump, Went};
 use crate::pure::scope::Scope;
 use crate::pure::snapshot::{Assignment, Snapshot};
+use crate::pure::trigger::Event;
 
 mod sealing;
 mod signing;
@@ -163,6 +164,8 @@ impl<R: FleetRepo, L: Links> Engine<R, L> {
             .inbox_open()
             .await?
             .into_iter()
+            // What is of pull requests is for whoever keeps them.
+            .filter(|row| !matches!(row.event, Event::PullRequest { .. }))
             .map(|row| row.id)
             .collect();
         let now = self.clock.now();

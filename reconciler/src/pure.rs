@@ -13,6 +13,7 @@ pub mod diff;
 pub mod enrol;
 pub mod events;
 pub mod example;
+pub mod forge;
 pub mod freshness;
 mod guard;
 pub mod hearing;

@@ -5,21 +5,21 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
-use hmac::{Hmac, KeyInit, Mac};
 use serde_json::Value;
-use sha2::Sha256;
 use tempfile::TempDir;
 
 use crate::forge::Forge;
+use crate::forgejo::{BOT, Forgejo};
 use crate::program::{Program, Said, clean, path};
 use crate::tree::{self, Place};
+
+mod http;
 
 /// How long a world waits for what should come.
 pub const PATIENCE: Duration = Duration::from_secs(90);
@@ -35,6 +35,10 @@ pub struct World {
     hosts: BTreeMap<String, Program>,
     /// The forge.
     pub forge: Forge,
+    /// Where the fleet's repository is, as the reconciler is told.
+    remote: String,
+    /// The same for git, with whoever pushes.
+    origin: String,
     address: SocketAddr,
     fleet: String,
     /// What the hosts' programs see in their environment beside what is [`clean`].
@@ -48,20 +52,56 @@ impl World {
     /// # Errors
     /// git or `meshplan init` says no.
     pub fn new(fleet: &str) -> Result<Self> {
+        let world = Self::empty(fleet)?;
+        world.init()?;
+        Ok(world)
+    }
+
+    /// The same with the fleet's repository on a double of Forgejo, whose token and webhook the reconciler has.
+    ///
+    /// # Errors
+    /// As [`World::new`].
+    pub fn at_forgejo(fleet: &str) -> Result<(Self, Forgejo)> {
+        let mut world = Self::empty(fleet)?;
+        let forgejo = Forgejo::start(&world.folder().join("forgejo"))?;
+        world.remote = forgejo.url();
+        world.origin = forgejo.url_of("dana");
+        world.init()?;
+        let token = forgejo.token(BOT, &["write:repository", "write:issue", "read:user"]);
+        fs::write(world.state().join("forge-token"), format!("{token}\n"))?;
+        world.configure_forge("kind", "forgejo")?;
+        world.configure_forge("repo", "acme/fleet")?;
+        world.configure_forge("token_file", "forge-token")?;
+        world.configure_forge("credentials_file", "forge-token")?;
+        let events = [
+            "push",
+            "pull_request_only",
+            "pull_request_sync",
+            "pull_request_review",
+            "pull_request_comment",
+        ];
+        let url = format!("http://{}/hooks/forgejo", world.address);
+        forgejo.hook(&url, &world.webhook_secret()?, &events);
+        Ok((world, forgejo))
+    }
+
+    /// A forge, and nothing else.
+    fn empty(fleet: &str) -> Result<Self> {
         let folder = tempfile::Builder::new().prefix("meshplan-world-").tempdir()?;
         let forge = Forge::start(&folder.path().join("forge"))?;
         forge.create(REPO)?;
-        let world = Self {
+        let remote = forge.url(REPO);
+        Ok(Self {
             reconciler: None,
             hosts: BTreeMap::new(),
             forge,
+            origin: remote.clone(),
+            remote,
             address: free_port()?,
             fleet: fleet.to_owned(),
             host_environment: BTreeMap::new(),
             folder,
-        };
-        world.init()?;
-        Ok(world)
+        })
     }
 
     /// A world whose reconciler runs and whose three hosts are enrolled, run, and have the first commit's content.
@@ -70,6 +110,16 @@ impl World {
     /// Something on the way says no, or does not come.
     pub fn with_three_hosts(fleet: &str) -> Result<Self> {
         let mut world = Self::new(fleet)?;
+        world.start_three_hosts()?;
+        Ok(world)
+    }
+
+    /// Starts the reconciler, enrols three hosts and runs them, until they have the first commit's content.
+    ///
+    /// # Errors
+    /// Something on the way says no, or does not come.
+    pub fn start_three_hosts(&mut self) -> Result<()> {
+        let world = self;
         world.serve()?;
         for node in tree::NODES {
             world.enrol(node)?;
@@ -83,7 +133,7 @@ impl World {
                 Ok(w.at(node, tree::PAGE).is_ok() && w.at(node, tree::CONF).is_ok())
             })?;
         }
-        Ok(world)
+        Ok(())
     }
 
     fn init(&self) -> Result<()> {
@@ -94,12 +144,7 @@ impl World {
             .args(["--fleet", &self.fleet])
             .arg("--state")
             .arg(self.state());
-        init.args([
-            "--addr",
-            &self.address.to_string(),
-            "--forge-url",
-            &self.forge.url(REPO),
-        ]);
+        init.args(["--addr", &self.address.to_string(), "--forge-url", &self.remote]);
         Said::of(init)?.ok()?;
         tree::lay(&work)?;
         self.configure_forge("poll_secs", 1)?;
@@ -107,8 +152,9 @@ impl World {
             self.git(&["init", "--quiet", "--initial-branch=main"])?;
         }
         if self.git(&["remote"])?.trim().is_empty() {
-            self.git(&["remote", "add", "origin", &self.forge.url(REPO)])?;
+            self.git(&["remote", "add", "origin", &self.origin])?;
         }
+        self.git(&["remote", "set-url", "origin", &self.origin])?;
         self.commit("the fleet")?;
         self.git(&["push", "--quiet", "origin", "HEAD:refs/heads/main"])?;
         Ok(())
@@ -431,85 +477,6 @@ impl World {
         self.git(&["notes", "--ref=mesh-plan", "show", commit])
     }
 
-    // --- the webhook -----------------------------------------------------------------------------------------------
-
-    /// The body that a post-receive hook sends for a push to main.
-    #[must_use]
-    pub fn push_event(&self, commit: &str) -> Vec<u8> {
-        let event = serde_json::json!({
-            "repo": "fleet",
-            "ref": "refs/heads/main",
-            "before": "0".repeat(40),
-            "after": commit,
-            "pusher": "dana",
-        });
-        event.to_string().into_bytes()
-    }
-
-    /// Sends a webhook signed with `secret`, none for the configured one; gives the status.
-    ///
-    /// # Errors
-    /// The reconciler does not answer.
-    pub fn webhook(&self, body: &[u8], delivery: &str, secret: Option<&str>) -> Result<u16> {
-        let signature = match secret {
-            Some(secret) => sign(secret, body)?,
-            None => sign(&self.webhook_secret()?, body)?,
-        };
-        let headers = [
-            ("Content-Type", "application/json"),
-            ("X-Gitea-Event", "push"),
-            ("X-Gitea-Delivery", delivery),
-            ("X-Gitea-Signature", &signature),
-        ];
-        Ok(self.http("POST", "/hooks/bare", &headers, body)?.0)
-    }
-
-    fn webhook_secret(&self) -> Result<String> {
-        let config: toml::Table = toml::from_str(&fs::read_to_string(self.config())?)?;
-        let file = config
-            .get("forge")
-            .and_then(|f| f.get("webhook_secret_file"))
-            .and_then(toml::Value::as_str);
-        let file = self
-            .state()
-            .join(file.context("the configuration names the secret's file")?);
-        Ok(fs::read_to_string(file)?.trim_end().to_owned())
-    }
-
-    /// One request to the reconciler: status and body.
-    ///
-    /// # Errors
-    /// It does not answer.
-    pub fn http(
-        &self,
-        method: &str,
-        path: &str,
-        headers: &[(&str, &str)],
-        body: &[u8],
-    ) -> Result<(u16, String)> {
-        let mut stream = TcpStream::connect(self.address)?;
-        stream.set_read_timeout(Some(Duration::from_secs(10)))?;
-        write!(
-            stream,
-            "{method} {path} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n",
-            self.address
-        )?;
-        for (name, value) in headers {
-            write!(stream, "{name}: {value}\r\n")?;
-        }
-        write!(stream, "Content-Length: {}\r\n\r\n", body.len())?;
-        stream.write_all(body)?;
-        let mut answer = Vec::new();
-        stream.read_to_end(&mut answer)?;
-        let answer = String::from_utf8_lossy(&answer).into_owned();
-        let status = answer.split_whitespace().nth(1).and_then(|s| s.parse().ok());
-        let body = answer
-            .split_once("\r\n\r\n")
-            .map_or("", |(_, body)| body)
-            .to_owned();
-        Ok((status.context("an answer has a status")?, body))
-    }
-
     // --- waiting ---------------------------------------------------------------------------------------------------
 
     /// Asks until `come` says yes; at the deadline, or when it fails, the error has what every program has printed.
@@ -572,10 +539,4 @@ impl World {
 pub fn free_port() -> Result<SocketAddr> {
     // Free again when the listener is dropped; the kernel hands out others before it comes round.
     Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?)
-}
-
-fn sign(secret: &str, body: &[u8]) -> Result<String> {
-    let mut mac = Hmac::<Sha256>::new_from_slice(secret.as_bytes())?;
-    mac.update(body);
-    Ok(data_encoding::HEXLOWER.encode(&mac.finalize().into_bytes()))
 }

@@ -11,8 +11,7 @@ use serde_json::json;
 use super::check;
 use super::exit::Exit;
 use crate::edge::worktree::{self, Merged};
-use crate::pure::compose::TreeError;
-use crate::pure::preview::preview;
+use crate::pure::preview::outcome::Outcome;
 use crate::pure::preview::text::{Line, PREVIEW_CHARS, Style, lines};
 
 /// Shows what a merge would change on which machines, and how it would be walked.
@@ -51,26 +50,13 @@ pub fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<Exit> {
         },
     };
     let opener = check::opener(args.identity.as_deref())?;
-    let before = match check::compose_opening(&base, base_paths, opener.clone()) {
-        // Where nothing stands yet, everything is new.
-        Err(TreeError::NoFleet(_)) => None,
-        Err(TreeError::Findings(findings)) => {
-            let what = format!("{} does not compose, so it was never accepted", args.base);
-            return refused(args, &what, &findings, out);
-        }
-        Ok(composed) => Some(composed),
+    let before = check::compose_opening(&base, base_paths, opener.clone());
+    let after = check::compose_opening(&head, head_paths, opener);
+    let preview = match Outcome::of(&args.base, before.as_ref(), after.as_ref())? {
+        Outcome::Preview(preview) => preview,
+        Outcome::Refused { what, findings } => return refused(args, &what, &findings, out),
+        Outcome::Conflicts(paths) => return conflicts(args, &paths, out),
     };
-    let after = match check::compose_opening(&head, head_paths, opener) {
-        Ok(composed) => composed,
-        Err(error) => {
-            let findings = match error {
-                TreeError::Findings(findings) => findings,
-                TreeError::NoFleet(reason) => vec![Finding::of_file("", reason)],
-            };
-            return refused(args, "the merge does not check", &findings, out);
-        }
-    };
-    let preview = preview(before.as_ref(), &after)?;
     if args.json {
         let said = json!({
             "ok": true,

@@ -18,6 +18,9 @@ use crate::edge::activation::{self, Waker};
 use crate::edge::admission::{ADMISSION, Admissions};
 use crate::edge::clock::Clock;
 use crate::edge::desk::StoreDesk;
+use crate::edge::forge::Forge;
+use crate::edge::forge::carrier::{COMMENT, STATUS, Speaker};
+use crate::edge::forge::keeper::Keeper as PullKeeper;
 use crate::edge::git_transport::Credentials;
 use crate::edge::health::Health;
 use crate::edge::http;
@@ -27,7 +30,7 @@ use crate::edge::mirror::{Mirror, Remote};
 use crate::edge::note_keeper::Keeper;
 use crate::edge::operator::Counter;
 use crate::edge::outbox::Outbox;
-use crate::edge::repository::Repository;
+use crate::edge::repository::{LookNow, Repository};
 use crate::edge::rollouts::PutAway;
 use crate::edge::signer;
 use crate::edge::store::Store;
@@ -89,25 +92,31 @@ pub async fn serve(config: &Config, stop: CancellationToken) -> anyhow::Result<(
     let health = Arc::new(Health::default());
     let (reports, report_task) = ReportWriter::start(store.clone(), waker.clone());
 
+    let forge = Forge::open(&config.forge, clock)?.map(Arc::new);
+    let pulls_waker = Waker::default();
+
     let credentials = credentials(config.forge.credentials_file.as_deref())?;
     let remote = Remote {
         url: config.forge.url.clone(),
         branch: config.branch.clone(),
         credentials,
     };
+    let of_pulls = remote.clone();
     let mirror_path = config.state_dir.join("mirror");
     let mirror = tokio::task::spawn_blocking(move || Mirror::open(&mirror_path, remote)).await??;
     let mirror = Arc::new(Mutex::new(mirror));
 
     let vault = Arc::new(Vault::beside(&config.keys.file)?);
+    let of_tree = expected(config, &vault);
     let repository = Repository::new(
         Arc::clone(&mirror),
         &config.forge.repo,
-        expected(config, &vault),
+        of_tree.clone(),
         config.forge.poll_secs,
         notes_waker.clone(),
         waker.clone(),
-    );
+    )
+    .telling(forge.is_some().then(|| pulls_waker.clone()));
     let look_now = repository.look_now();
     let admissions = Admissions::new(
         config,
@@ -163,8 +172,12 @@ pub async fn serve(config: &Config, stop: CancellationToken) -> anyhow::Result<(
     // All doors open before anything is promised: a port that is taken ends the start, nothing half-running.
     let listener = http::listen(config.listen).await?;
     let socket = http::open_socket(&config.state_dir.join(SOCKET))?;
-    let hooks =
+    let mut hooks =
         Hooks::new(&config.forge, &config.branch, store.clone(), waker.clone())?.looking_again(look_now);
+    let pulls_now = LookNow::default();
+    if forge.is_some() {
+        hooks = hooks.telling_of_pulls(pulls_waker.clone(), pulls_now.clone());
+    }
     tracing::info!(listen = %config.listen, fleet = %config.fleet, "serving");
 
     let keeper = Keeper {
@@ -174,9 +187,43 @@ pub async fn serve(config: &Config, stop: CancellationToken) -> anyhow::Result<(
         clock,
         signer: Arc::new(keys.author()),
     };
-    let outbox = Outbox::new(store.clone(), notes_waker, clock, NOTES_GATHER)
+    let mut outbox = Outbox::new(store.clone(), notes_waker.clone(), clock, NOTES_GATHER)
         .carrier(NOTES, keeper.carrier())
         .carrier(ADMISSION, counter.admissions.carrier(waker.clone()));
+    let mut pulls = None;
+    if let Some(forge) = forge {
+        let speaker = Speaker {
+            forge: Arc::clone(&forge),
+            store: store.clone(),
+            health: Arc::clone(&health),
+        };
+        outbox = outbox
+            .carrier(STATUS, speaker.statuses())
+            .carrier(COMMENT, speaker.comments());
+        let path = config.state_dir.join("pulls");
+        let mirror = tokio::task::spawn_blocking(move || Mirror::open(&path, of_pulls)).await??;
+        let keeper = PullKeeper {
+            forge,
+            store: store.clone(),
+            mirror: Arc::new(Mutex::new(mirror)),
+            // What is not merged is read, and nothing is opened for it.
+            expected: Expected {
+                opener: None,
+                ..of_tree
+            },
+            repo: config.forge.repo.clone(),
+            branch: config.branch.clone(),
+            health: Arc::clone(&health),
+            clock,
+            waker: pulls_waker,
+            look_now: pulls_now,
+            outbox: notes_waker,
+            pass: waker.clone(),
+            poll: jiff::SignedDuration::from_secs(i64::from(config.forge.poll_secs.max(1))),
+        };
+        let keeper_stop = stop.clone();
+        pulls = Some(tokio::spawn(async move { keeper.run(&keeper_stop).await }));
+    }
     let tcp = tokio::spawn(http::serve_tcp(
         listener,
         hooks.router(),
@@ -200,7 +247,12 @@ pub async fn serve(config: &Config, stop: CancellationToken) -> anyhow::Result<(
     mesh.close();
     doors.cancel();
     // Doors close by themselves once the last answer is out; a reader that hangs is not waited for.
-    let drained = async { tokio::join!(tcp, unix, outbox) };
+    let drained = async {
+        let _ = tokio::join!(tcp, unix, outbox);
+        if let Some(pulls) = pulls {
+            let _ = pulls.await;
+        }
+    };
     if tokio::time::timeout(Duration::from_secs(5), drained)
         .await
         .is_err()

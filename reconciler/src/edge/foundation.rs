@@ -152,6 +152,7 @@ kind = \"bare\"                     # bare | forgejo
 url = {url}
 repo = {repo}
 webhook_secret_file = \"webhook-secret\"
+# token_file = \"forge-token\"      # of a forge with pull requests: previews, statuses, orders by comment
 poll_secs = {poll}
 
 [keys]

@@ -19,6 +19,7 @@ use url::Url;
 
 pub use credentials::{Credentials, shown};
 use exchange::Exchange;
+pub(crate) use exchange::chain;
 
 /// What one conversation with a remote may cost.
 pub(crate) struct Limits {

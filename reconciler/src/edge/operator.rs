@@ -336,6 +336,7 @@ async fn word(
         until: None,
         why: said.why,
         start: None,
+        by: None,
     };
     ask(&counter, &request).await
 }
@@ -349,6 +350,7 @@ async fn freeze(State(counter): State<Counter>, Json(said): Json<Frozen>) -> Res
         commit: None,
         until: said.until,
         start: None,
+        by: None,
         why: said.why,
     };
     ask(&counter, &request).await
@@ -365,6 +367,7 @@ async fn recover(State(counter): State<Counter>, said: Option<Json<Said>>) -> Re
         until: None,
         why: said.why,
         start: None,
+        by: None,
     };
     ask(&counter, &request).await
 }

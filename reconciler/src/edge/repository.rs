@@ -122,6 +122,7 @@ pub struct Repository {
     /// By base and commit.
     brought: BTreeMap<(CommitId, CommitId), Brought>,
     notes: Waker,
+    views: Option<Waker>,
     wake: Waker,
     look_now: LookNow,
     looking: Option<Looking>,
@@ -179,11 +180,19 @@ impl Repository {
             formers: BTreeMap::new(),
             brought: BTreeMap::new(),
             notes,
+            views: None,
             wake,
             look_now: LookNow::default(),
             looking: None,
             failed: false,
         }
+    }
+
+    /// Wakes whoever tells of deliveries elsewhere, with each that moves.
+    #[must_use]
+    pub fn telling(mut self, views: Option<Waker>) -> Self {
+        self.views = views;
+        self
     }
 
     /// By which others of this process say that the remote is worth a look.
@@ -248,6 +257,9 @@ impl FleetRepo for Repository {
     /// Blocks wait to be written into notes.
     fn notes_are_due(&self) {
         self.notes.wake();
+        if let Some(views) = &self.views {
+            views.wake();
+        }
     }
 
     /// A commit's tree, composed; none when the mirror cannot give it now.

@@ -320,6 +320,7 @@ async fn pass_on(
         until: None,
         why,
         start,
+        by: None,
     };
     match ask(counter, &request).await {
         Err(No(StatusCode::CONFLICT, why)) => conflict(counter, why).await,

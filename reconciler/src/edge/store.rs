@@ -27,6 +27,7 @@ mod db;
 mod deliveries;
 pub mod error;
 pub mod events;
+mod forge;
 pub mod gather;
 mod heard;
 pub mod inbox;
@@ -97,6 +98,7 @@ const SQLITE_MIGRATIONS: &[(i64, &str, &str)] = &[
         include_str!("../../migrations/sqlite/0007_secret_values.sql"),
     ),
     (8, "aside", include_str!("../../migrations/sqlite/0008_aside.sql")),
+    (9, "forge", include_str!("../../migrations/sqlite/0009_forge.sql")),
 ];
 
 /// The store. Cheap to clone; all clones are one.

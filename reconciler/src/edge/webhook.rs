@@ -37,6 +37,7 @@ pub struct Hooks {
     branch: String,
     store: Store,
     waker: Waker,
+    pulls: Option<(Waker, LookNow)>,
     look_now: LookNow,
     body_within: Duration,
     room: Semaphore,
@@ -83,6 +84,7 @@ impl Hooks {
             branch: branch.to_owned(),
             store,
             waker,
+            pulls: None,
             look_now: LookNow::default(),
             body_within: BODY_WITHIN,
             room: Semaphore::new(BODIES_BYTES),
@@ -93,6 +95,14 @@ impl Hooks {
     #[must_use]
     pub fn looking_again(mut self, look_now: LookNow) -> Self {
         self.look_now = look_now;
+        self
+    }
+
+    /// By which whoever keeps pull requests is woken, and looks at all of them when a webhook comes again; without it
+    /// nothing of them is taken.
+    #[must_use]
+    pub fn telling_of_pulls(mut self, waker: Waker, look_now: LookNow) -> Self {
+        self.pulls = Some((waker, look_now));
         self
     }
 
@@ -165,14 +175,19 @@ impl Hooks {
             }
             return StatusCode::ACCEPTED;
         }
+        let (waker, look_now) = match (&trigger.event, &self.pulls) {
+            (Event::PullRequest { .. }, Some((waker, look_now))) => (waker, look_now),
+            (Event::PullRequest { .. }, None) => return StatusCode::ACCEPTED,
+            _ => (&self.waker, &self.look_now),
+        };
         match self.store.put_inbox(&trigger).await {
             Ok(arrival) => {
                 if arrival != Arrival::Fresh {
                     tracing::info!(delivery = trigger.delivery_id, "webhook came again");
                     // its row may be handled and asks for nothing any more: at worst one extra look (B03)
-                    self.look_now.say();
+                    look_now.say();
                 }
-                self.waker.wake();
+                waker.wake();
                 StatusCode::ACCEPTED
             }
             Err(error) => {

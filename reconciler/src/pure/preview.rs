@@ -11,6 +11,7 @@
 //! | [`fleet`] | nodes, keys, classes; fleet.toml; plans; policy with old and new value |
 //! | [`walk`] | the legs, the plan that covers them, its stages with their numbers |
 //! | [`text`] | all of it as lines, bounded |
+//! | [`outcome`] | a preview, or why there is none: what comments and the command line say alike |
 
 use meshplan_schemas::finding::Finding;
 use meshplan_schemas::ident::{FleetName, ModuleName, NodeName, ResourceName};
@@ -20,6 +21,7 @@ use super::compose::Composed;
 
 pub mod fleet;
 pub mod modules;
+pub mod outcome;
 pub mod text;
 pub mod walk;
 

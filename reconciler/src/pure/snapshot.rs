@@ -192,6 +192,16 @@ pub struct Request {
     /// It starts a rollout, with what is other for that one alone (RO-6).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub start: Option<Overrides>,
+    /// Who of a forge said it; none for who is at the reconciler itself. The plan's actors bind whoever comes by a forge.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by: Option<Person>,
+}
+
+/// Somebody of a forge, who may write there.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Person {
+    /// As the forge names them.
+    pub login: String,
 }
 
 /// A review of a forge that approves a change (DL-15).

@@ -39,6 +39,17 @@ pub enum Event {
         /// Where it is; zeros when it is gone.
         after: String,
     },
+    /// Something of a pull request: it was opened, changed, merged, reviewed, or spoken on.
+    PullRequest {
+        /// The repository.
+        repo: String,
+        /// Its number.
+        number: u64,
+        /// Somebody spoke on it, and it is as it was.
+        spoken: bool,
+        /// Who did it, by login; empty where the forge does not say.
+        sender: String,
+    },
     /// A trial delivery.
     Ping,
     /// Something that starts no work.
@@ -143,8 +154,8 @@ pub fn read(kind: ForgeKind, secret: &[u8], headers: &Headers, body: &[u8]) -> R
     })
 }
 
-/// Whether an event is a move of exactly this branch of this repository: names are compared whole, and a branch that
-/// is gone starts nothing (B05).
+/// Whether an event is a move of exactly this branch of this repository, or of one of its pull requests: names are
+/// compared whole, and a branch that is gone starts nothing (B05).
 #[must_use]
 pub fn concerns(event: &Event, repo: &str, branch: &str) -> bool {
     match event {
@@ -154,6 +165,7 @@ pub fn concerns(event: &Event, repo: &str, branch: &str) -> bool {
             after,
             ..
         } => of == repo && reference.strip_prefix("refs/heads/") == Some(branch) && !is_zero(after),
+        Event::PullRequest { repo: of, .. } => of == repo,
         Event::Ping | Event::Other => false,
     }
 }
@@ -224,16 +236,64 @@ struct RepositoryBody {
     full_name: String,
 }
 
+/// What Forgejo and Gitea send of a pull request and of a comment on one: the number stands in one of two places.
+#[derive(Deserialize)]
+struct PullBody {
+    number: Option<u64>,
+    issue: Option<IssueBody>,
+    is_pull: Option<bool>,
+    repository: RepositoryBody,
+    sender: Option<SenderBody>,
+}
+
+#[derive(Deserialize)]
+struct IssueBody {
+    number: u64,
+    pull_request: Option<serde::de::IgnoredAny>,
+}
+
+#[derive(Deserialize)]
+struct SenderBody {
+    login: String,
+}
+
+/// The whole text is checked: a JSON reader does not look into fields that it skips.
+fn text_of(json: &[u8]) -> Result<&str, Refusal> {
+    std::str::from_utf8(json).map_err(|e| Refusal::Malformed(format!("it is not UTF-8: {e}")))
+}
+
+/// An event of a pull request; comments on plain issues are nothing.
+fn of_pull(json: &[u8]) -> Result<Event, Refusal> {
+    let body: PullBody =
+        serde_json::from_str(text_of(json)?).map_err(|e| Refusal::Malformed(e.to_string()))?;
+    let spoken = body.issue.is_some();
+    let of_issue = body
+        .issue
+        .filter(|issue| body.is_pull.unwrap_or(issue.pull_request.is_some()))
+        .map(|issue| issue.number);
+    let Some(number) = body.number.or(of_issue) else {
+        return Ok(Event::Other);
+    };
+    Ok(Event::PullRequest {
+        repo: body.repository.full_name,
+        number,
+        spoken,
+        sender: body.sender.map(|s| s.login).unwrap_or_default(),
+    })
+}
+
 fn event(kind: ForgeKind, headers: &Headers, json: &[u8]) -> Result<Event, Refusal> {
     match (headers.first(EVENTS), kind) {
         // our own hook sends nothing but pushes and need not say so
         (Some("push"), _) | (None, ForgeKind::Bare) => {}
         (Some("ping"), _) => return Ok(Event::Ping),
+        (Some(name), ForgeKind::Forgejo) if name.starts_with("pull_request") || name == "issue_comment" => {
+            return of_pull(json);
+        }
         (Some(_), _) | (None, ForgeKind::Forgejo) => return Ok(Event::Other),
     }
-    // the whole text is checked: a JSON reader does not look into fields that it skips
-    let text = std::str::from_utf8(json).map_err(|e| Refusal::Malformed(format!("it is not UTF-8: {e}")))?;
-    let push: PushBody = serde_json::from_str(text).map_err(|e| Refusal::Malformed(e.to_string()))?;
+    let push: PushBody =
+        serde_json::from_str(text_of(json)?).map_err(|e| Refusal::Malformed(e.to_string()))?;
     let repo = match kind {
         ForgeKind::Forgejo => push.repository.map(|r| r.full_name).or(push.repo),
         ForgeKind::Bare => push.repo.or(push.repository.map(|r| r.full_name)),

@@ -277,6 +277,7 @@ impl World {
             until: word.until,
             why: word.why,
             start: word.start,
+            by: None,
         };
         self.store()?.add_request(&request).await?;
         self.wake();

@@ -159,6 +159,32 @@ impl Mirror {
         }
     }
 
+    /// Everything in a tree of another handle on this repository, where what a merge makes of two commits is in memory.
+    pub(super) fn read_tree_of(
+        &mut self,
+        repo: &Repository,
+        tree: Oid,
+        commit: &CommitId,
+    ) -> Result<Vec<TreeEntry>, MirrorError> {
+        let odb = repo.odb().map_err(|e| self.damaged(&e))?;
+        let mut reader = Reader {
+            repo,
+            odb,
+            known: std::mem::take(&mut self.blobs),
+            entries: Vec::new(),
+            bytes: 0,
+        };
+        let walked = repo
+            .find_tree(tree)
+            .map_err(Stop::from)
+            .and_then(|tree| reader.walk(&tree, &mut Vec::new(), 0));
+        let Reader { entries, known, .. } = reader;
+        self.blobs = known;
+        walked
+            .map(|()| entries)
+            .map_err(|stop| self.stopped(commit, &stop))
+    }
+
     fn stopped(&self, commit: &CommitId, stop: &Stop) -> MirrorError {
         match stop {
             Stop::Git(e) => {

@@ -31,6 +31,8 @@ fn forge_in(folder: &TempDir, secret: &str) -> Forge {
         repo: "acme/fleet".into(),
         webhook_secret_file: path,
         credentials_file: None,
+        token_file: None,
+        api_url: None,
         poll_secs: 60,
     }
 }

@@ -1,6 +1,7 @@
 //! What a person's word does (DL-4): each is a transition with its actor, or a refusal that says why.
 
 use jiff::Timestamp;
+use meshplan_schemas::document::PlanDoc;
 use meshplan_schemas::ident::NodeId;
 use meshplan_schemas::lifecycle::delivery::{Code, State};
 
@@ -44,6 +45,11 @@ fn obey(draft: &mut Draft<'_>, delivery: &mut Delivery, request: &Request) -> Re
     let state = delivery.state;
     let (name, code) = (delivery.name.clone(), delivery.code);
     let refused = |what: &str| Ok(format!("refused: {name} is {state} ({code}), {what}"));
+    if let Some(person) = &request.by
+        && let Some(why_not) = no_actor(draft, delivery, &person.login)
+    {
+        return Ok(format!("refused: {why_not}"));
+    }
     let stuck = matches!(code, Code::RollBackFailed | Code::RetiredValue);
     match (request.verb, state) {
         (Verb::Go, State::Held) if delivery.code == Code::KnownBad => {
@@ -128,6 +134,27 @@ fn obey(draft: &mut Draft<'_>, delivery: &mut Delivery, request: &Request) -> Re
         (Verb::Retry, _) => refused("only a walk that is held has a stage to retry"),
         (Verb::Freeze | Verb::Lift | Verb::Recover, _) => refused("that is a word about the whole fleet"),
     }
+}
+
+/// Why somebody of the forge has no say in a delivery; none where he has: the plans before and after name whom they mean,
+/// or anybody who may write there (DL-4, DL-15).
+fn no_actor(draft: &Draft<'_>, delivery: &Delivery, login: &str) -> Option<String> {
+    let Some(tree) = draft.tree(&delivery.commit) else {
+        return Some("its tree cannot be read now, so nobody can tell whom its plan names".to_owned());
+    };
+    let plan = waiting::plan::plan_for(&tree, &delivery.legs).cloned();
+    let bounds = waiting::bounds(draft, delivery, plan.as_ref());
+    let names = |plan: &&PlanDoc| !plan.actors.is_empty() && !plan.actors.iter().any(|actor| actor == login);
+    let closed = bounds.iter().flatten().find(names)?;
+    Some(format!(
+        "the plan {} names who may say something: {}; {login} is none of them{}",
+        closed.name,
+        closed.actors.join(", "),
+        match closed.actors.iter().any(|actor| actor.starts_with("team:")) {
+            true => " (who is in a team is not looked up by this version)",
+            false => "",
+        }
+    ))
 }
 
 /// A go over machines that did not pass: nothing more is asked of them. The time of the stage begins anew: it stood

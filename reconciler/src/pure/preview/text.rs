@@ -126,6 +126,12 @@ fn size(line: &Line) -> usize {
 /// The preview as lines, at most [`PREVIEW_CHARS`] characters together.
 #[must_use]
 pub fn lines(preview: &Preview) -> Vec<Line> {
+    lines_within(preview, PREVIEW_CHARS)
+}
+
+/// The preview as lines, at most so many characters together.
+#[must_use]
+pub fn lines_within(preview: &Preview, chars: usize) -> Vec<Line> {
     let mut head = vec![line(Style::Head, headline(preview))];
     if preview.is_nothing() {
         head.extend(warnings(preview).within(PART_CHARS));
@@ -149,14 +155,16 @@ pub fn lines(preview: &Preview) -> Vec<Line> {
         .flat_map(|part| part.within(PART_CHARS))
         .collect();
     let used: usize = head.iter().chain(&before).chain(&after).map(size).sum();
-    let changes = modules(preview).within(PREVIEW_CHARS.saturating_sub(used));
+    let changes = modules(preview).within(chars.saturating_sub(used));
     head.extend(before);
     head.extend(changes);
     head.extend(after);
     head
 }
 
-fn headline(preview: &Preview) -> String {
+/// What a merge would do, in one line.
+#[must_use]
+pub fn headline(preview: &Preview) -> String {
     let fleet = &preview.fleet;
     if preview.is_nothing() {
         return format!("nothing changes in the fleet {fleet}");

@@ -241,7 +241,7 @@ fn what_starts_no_work_is_told_apart_and_an_empty_secret_opens_to_nobody() {
         read(ForgeKind::Forgejo, SECRET, &headers, body.as_bytes()).map(|t| t.event)
     };
     assert_eq!(with_event("ping", "{}"), Ok(Event::Ping));
-    assert_eq!(with_event("issue_comment", "not even JSON"), Ok(Event::Other));
+    assert_eq!(with_event("workflow_run", "not even JSON"), Ok(Event::Other));
     assert_eq!(
         with_event("push", &push_json("refs/heads/main", A)),
         Ok(Event::Ping),
@@ -296,4 +296,57 @@ proptest! {
     fn a_form_gives_back_the_bytes_that_went_in(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
         prop_assert_eq!(form_field(&form(&bytes), b"payload"), Some(bytes));
     }
+}
+
+// holds: FG-2, FG-1
+#[test]
+fn what_happens_to_a_pull_request_is_told_apart_from_what_is_said_on_it() {
+    let event = |name: &str, exact: &str, body: &str| {
+        let tag = mac(body.as_bytes());
+        let headers: Headers = [
+            ("content-type", "application/json"),
+            ("x-gitea-event", name),
+            ("x-gitea-event-type", exact),
+            ("x-gitea-signature", tag.as_str()),
+        ]
+        .into_iter()
+        .collect();
+        read(ForgeKind::Forgejo, SECRET, &headers, body.as_bytes()).map(|t| t.event)
+    };
+    let pull = |spoken: bool| {
+        Ok(Event::PullRequest {
+            repo: "acme/fleet".to_owned(),
+            number: 7,
+            spoken,
+            sender: "dana".to_owned(),
+        })
+    };
+    let of = r#""repository":{"full_name":"acme/fleet"},"sender":{"login":"dana"}"#;
+    let changed = format!(r#"{{"action":"synchronized","number":7,{of}}}"#);
+    for (name, exact) in [
+        ("pull_request", "pull_request"),
+        ("pull_request", "pull_request_sync"),
+        ("pull_request_approved", "pull_request_review_approved"),
+        ("pull_request_comment", "pull_request_review_comment"),
+    ] {
+        assert_eq!(event(name, exact, &changed), pull(false), "{exact}");
+    }
+    let spoken =
+        format!(r#"{{"action":"created","issue":{{"number":7,"pull_request":{{}}}},"is_pull":true,{of}}}"#);
+    assert_eq!(
+        event("issue_comment", "pull_request_comment", &spoken),
+        pull(true)
+    );
+    assert_eq!(event("issue_comment", "", &spoken), pull(true));
+    let on_issue = spoken.replace("true", "false");
+    assert_eq!(
+        event("issue_comment", "issue_comment", &on_issue),
+        Ok(Event::Other)
+    );
+    assert!(matches!(
+        event("pull_request", "pull_request", "{}"),
+        Err(Refusal::Malformed(_))
+    ));
+    assert!(concerns(&pull(true).unwrap(), "acme/fleet", "main"));
+    assert!(!concerns(&pull(true).unwrap(), "acme/fleet2", "main"));
 }

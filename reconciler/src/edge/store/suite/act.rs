@@ -33,6 +33,7 @@ fn request(id: &str, n: u8) -> Request {
         until: None,
         why: "looks good".into(),
         start: None,
+        by: None,
     }
 }
 

@@ -142,6 +142,7 @@ pub(super) async fn something_is_open_while_a_delivery_is_not_final_or_a_request
         until: None,
         why: String::new(),
         start: None,
+        by: None,
     };
     store.add_request(&request).await.unwrap();
     assert!(store.anything_open().await.unwrap());
@@ -272,6 +273,7 @@ pub(super) async fn a_request_about_a_final_delivery_brings_it_into_the_snapshot
         until: None,
         why: "mended".into(),
         start: None,
+        by: None,
     };
     store.add_request(&request).await.unwrap();
     let seen = store.snapshot().await.unwrap();

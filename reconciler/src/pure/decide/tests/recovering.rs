@@ -43,6 +43,7 @@ fn ask(world: &mut World, verb: Verb) {
         until: None,
         why: String::new(),
         start: None,
+        by: None,
     });
 }
 

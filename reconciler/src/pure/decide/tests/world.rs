@@ -169,6 +169,7 @@ impl World {
             until,
             why: String::new(),
             start: None,
+            by: None,
         });
         let act = self.decide(&[]);
         let answer = act.answers[0].1.clone();

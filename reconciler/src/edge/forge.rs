@@ -1,0 +1,300 @@
+//! The forge as the rest uses it: a small set of verbs, each one or a few requests (FG-1).
+//!
+//! Which requests and how answers are read is [`crate::pure::forge::forgejo`]'s; that they are made within bounds is
+//! [`client`]'s. What is to be said waits in the outbox, and [`carrier`] says it; [`keeper`] sees what is due.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use meshplan_schemas::ident::CommitId;
+use tokio::sync::OnceCell;
+use url::Url;
+use zeroize::Zeroizing;
+
+use super::clock::Clock;
+use crate::config::{Forge as Config, ForgeKind};
+use crate::pure::forge::forgejo::{self, Repo};
+use crate::pure::forge::{Comment, CommitStatus, Pull, Said, User};
+use client::Api;
+pub use client::{ClientError, ForgeError};
+
+pub mod carrier;
+mod client;
+pub mod keeper;
+
+/// A forge with an API, and the token for it.
+#[derive(Debug)]
+pub struct Forge {
+    api: Api,
+    repo: Repo,
+    me: OnceCell<User>,
+}
+
+/// Why there is none.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// The token cannot be read.
+    #[error("cannot read forge.token_file {path}: {source}")]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// There is none in it.
+    #[error("{0} is empty: it holds a token of the forge, see docs/forges")]
+    Empty(PathBuf),
+    /// A repository's name is two words.
+    #[error(
+        "`forge.repo` is `{0}`: with `forge.token_file` it is `owner/name`, as the forge calls the repository"
+    )]
+    Repo(String),
+    /// A bare repository has no API.
+    #[error("`forge.token_file` is for a forge with pull requests, and `forge.kind` is `bare`")]
+    Bare,
+    /// The API's address does not follow from the repository's.
+    #[error(
+        "cannot tell where the API is from `forge.url` {0}, which does not end with `forge.repo`: say `forge.api_url`"
+    )]
+    Address(String),
+    /// No client.
+    #[error(transparent)]
+    Client(#[from] ClientError),
+}
+
+impl Forge {
+    /// The forge of a configuration; none where it names no token.
+    ///
+    /// # Errors
+    /// [`OpenError`].
+    pub fn open(config: &Config, clock: Clock) -> Result<Option<Self>, OpenError> {
+        let Some(path) = &config.token_file else {
+            return Ok(None);
+        };
+        if config.kind == ForgeKind::Bare {
+            return Err(OpenError::Bare);
+        }
+        let text = std::fs::read_to_string(path).map(Zeroizing::new);
+        let text = text.map_err(|source| OpenError::Read {
+            path: path.clone(),
+            source,
+        })?;
+        let token = Zeroizing::new(text.trim().to_owned());
+        if token.is_empty() {
+            return Err(OpenError::Empty(path.clone()));
+        }
+        let repo = Repo::parse(&config.repo).ok_or_else(|| OpenError::Repo(config.repo.clone()))?;
+        let base = match &config.api_url {
+            Some(url) => url.clone(),
+            None => beside(&config.url, &config.repo)
+                .ok_or_else(|| OpenError::Address(super::git_transport::shown(&config.url)))?,
+        };
+        Ok(Some(Self {
+            api: Api::new(&base, token, clock)?,
+            repo,
+            me: OnceCell::new(),
+        }))
+    }
+
+    /// Who the token is; asked once.
+    ///
+    /// # Errors
+    /// [`ForgeError`].
+    pub async fn me(&self) -> Result<&User, ForgeError> {
+        let ask = || async {
+            let answer = self.api.ask(&forgejo::me(), "who the token is").await?;
+            Ok(forgejo::read_me(&answer.body)?)
+        };
+        self.me.get_or_try_init(ask).await
+    }
+
+    /// Every open pull request, page by page to the end.
+    ///
+    /// # Errors
+    /// [`ForgeError`].
+    pub async fn open_pulls(&self) -> Result<Vec<Pull>, ForgeError> {
+        let (mut pulls, mut read) = (Vec::new(), 0);
+        for page in 1..=forgejo::PAGES {
+            let answer = self
+                .api
+                .ask(&self.repo.open_pulls(page), "the open pull requests")
+                .await?;
+            let (count, of_page) = forgejo::read_pulls(&answer.body)?;
+            if of_page.len() < count {
+                tracing::warn!(
+                    page,
+                    unread = count - of_page.len(),
+                    "pull requests that cannot be read"
+                );
+            }
+            pulls.extend(of_page);
+            read += count;
+            if !forgejo::goes_on(answer.link(), answer.header("x-total-count"), read, count) {
+                break;
+            }
+        }
+        Ok(pulls)
+    }
+
+    /// One pull request; none where there is none of that number.
+    ///
+    /// # Errors
+    /// [`ForgeError`].
+    pub async fn pull_request(&self, number: u64) -> Result<Option<Pull>, ForgeError> {
+        let asked = self.api.ask(&self.repo.pull(number), "a pull request").await;
+        there(asked)?
+            .map(|answer| Ok(forgejo::read_pull(&answer.body)?))
+            .transpose()
+    }
+
+    /// The pull request whose merge made a commit; none where none did.
+    ///
+    /// # Errors
+    /// [`ForgeError`].
+    pub async fn find_by_commit(&self, commit: &CommitId) -> Result<Option<Pull>, ForgeError> {
+        let asked = self
+            .api
+            .ask(&self.repo.pull_of_commit(commit), "a commit's pull request")
+            .await;
+        let pull = there(asked)?
+            .map(|answer| forgejo::read_pull(&answer.body))
+            .transpose()?;
+        // Believed only where it says itself that just this commit is its merge.
+        Ok(pull.filter(|pull| {
+            pull.merged
+                .as_ref()
+                .is_some_and(|merged| merged.commit == *commit)
+        }))
+    }
+
+    /// All comments of a pull request, oldest first; none where there is none of that number.
+    ///
+    /// # Errors
+    /// [`ForgeError`].
+    pub async fn comments(&self, number: u64) -> Result<Vec<Comment>, ForgeError> {
+        let asked = self
+            .api
+            .ask(&self.repo.comments(number), "the comments of a pull request")
+            .await;
+        match there(asked)? {
+            Some(answer) => Ok(forgejo::read_comments(&answer.body)?),
+            None => Ok(Vec::new()),
+        }
+    }
+
+    /// Sets a commit's status.
+    ///
+    /// # Errors
+    /// [`ForgeError`].
+    pub async fn set_status(&self, status: &CommitStatus) -> Result<(), ForgeError> {
+        self.api
+            .ask(&self.repo.set_status(status), "a commit's status")
+            .await
+            .map(drop)
+    }
+
+    /// Makes a comment of ours stand as it is said, and gives its id: the one that is `known`, else the first of ours with
+    /// its marker, else a new one (also in place of one that a person deleted). One that stands so already is left alone.
+    ///
+    /// # Errors
+    /// [`ForgeError`].
+    pub async fn upsert_comment(&self, said: &Said, known: Option<u64>) -> Result<u64, ForgeError> {
+        let mut at = known;
+        if at.is_none() {
+            let me = self.me().await?.id;
+            let ours = |comment: &&Comment| {
+                comment.author.as_ref().is_some_and(|author| author.id == me)
+                    && comment.body.starts_with(&said.marker)
+            };
+            let comments = self.comments(said.number).await?;
+            if let Some(comment) = comments.iter().find(ours) {
+                if comment.body == said.body {
+                    return Ok(comment.id);
+                }
+                at = Some(comment.id);
+            }
+        }
+        if let Some(id) = at {
+            match self
+                .api
+                .ask(&self.repo.edit_comment(id, &said.body), "an edit of a comment")
+                .await
+            {
+                Ok(answer) if answer.status.as_u16() == 204 => {
+                    return Err(self.api.odd(
+                        "an edit of a comment",
+                        "that it is of a kind that is not edited".to_owned(),
+                    ));
+                }
+                Ok(_) => return Ok(id),
+                Err(ForgeError::Missing { .. }) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        let answer = self
+            .api
+            .ask(&self.repo.comment(said.number, &said.body), "a comment")
+            .await?;
+        Ok(forgejo::read_comment(&answer.body)?.id)
+    }
+
+    /// Whether the forge confirms that somebody may write to the repository.
+    ///
+    /// # Errors
+    /// [`ForgeError`].
+    pub async fn may_write(&self, user: &User) -> Result<bool, ForgeError> {
+        let asked = self
+            .api
+            .ask(&self.repo.permission(&user.login), "what a person may do")
+            .await;
+        match there(asked)? {
+            Some(answer) => Ok(forgejo::read_may_write(user, &answer.body)?),
+            None => Ok(false),
+        }
+    }
+}
+
+impl ForgeError {
+    /// Not before so long, as the forge asked.
+    #[must_use]
+    pub fn retry_after(&self) -> Option<Duration> {
+        match self {
+            Self::Later { after, .. } => *after,
+            _ => None,
+        }
+    }
+
+    /// Whether whatever is asked next would fail alike: the forge as a whole does not answer.
+    #[must_use]
+    pub fn is_later(&self) -> bool {
+        matches!(self, Self::Later { .. })
+    }
+}
+
+/// What is not there is no error.
+fn there(asked: Result<client::Answer, ForgeError>) -> Result<Option<client::Answer>, ForgeError> {
+    match asked {
+        Ok(answer) => Ok(Some(answer)),
+        Err(ForgeError::Missing { .. }) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// The API's address beside a repository's: `https://host/api/v1` of `https://host/owner/name.git`.
+fn beside(url: &str, repo: &str) -> Option<String> {
+    let mut url = Url::parse(url).ok()?;
+    if !matches!(url.scheme(), "http" | "https") {
+        return None;
+    }
+    let path = url.path().trim_end_matches('/');
+    let path = path.strip_suffix(".git").unwrap_or(path);
+    let root = path.strip_suffix(&format!("/{repo}"))?.to_owned();
+    url.set_username("").ok()?;
+    url.set_password(None).ok()?;
+    url.set_query(None);
+    url.set_path(&format!("{root}/api/v1"));
+    Some(url.to_string())
+}
+
+#[cfg(test)]
+mod tests;

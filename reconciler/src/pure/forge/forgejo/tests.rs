@@ -1,0 +1,101 @@
+use super::*;
+
+const HEAD: &str = "c2c2c2c2c2c2c2c2c2c2c2c2c2c2c2c2c2c2c2c2";
+const MERGE: &str = "d4d4d4d4d4d4d4d4d4d4d4d4d4d4d4d4d4d4d4d4";
+
+fn pull(extra: &str) -> String {
+    format!(
+        r#"{{"id":902,"number":7,"user":{{"id":41,"login":"dana","username":"dana"}},"title":"WIP: x","body":"","draft":true,
+        "base":{{"label":"main","ref":"main","sha":"{MERGE}","repo_id":12}},
+        "head":{{"label":"edge","ref":"edge","sha":"{HEAD}","repo_id":55,"repo":null}},{extra}}}"#
+    )
+}
+
+// holds: FG-1, B06
+#[test]
+fn only_a_merge_that_the_forge_calls_merged_has_a_commit() {
+    let open = pull(&format!(
+        r#""state":"open","merged":false,"merged_at":null,"merge_commit_sha":"{MERGE}""#
+    ));
+    let open = read_pull(open.as_bytes()).unwrap();
+    assert!(open.open && open.fork && open.merged.is_none());
+    assert_eq!(
+        (open.number, open.into.as_str(), open.head.as_str()),
+        (7, "main", HEAD)
+    );
+    let merged = pull(&format!(
+        r#""state":"closed","merged":true,"merged_at":"2026-11-29T10:00:00Z","merge_commit_sha":"{MERGE}""#
+    ));
+    let merged = read_pull(merged.as_bytes()).unwrap();
+    assert_eq!(merged.merged.unwrap().commit.as_str(), MERGE);
+}
+
+// holds: B06
+#[test]
+fn a_short_id_is_refused_and_hides_no_other_pull_request() {
+    let rest = r#""state":"open","merged":false,"merged_at":null,"merge_commit_sha":null"#;
+    let short = pull(rest).replace(HEAD, "c2c2c2c2c2c2");
+    assert!(read_pull(short.as_bytes()).is_err());
+    let (count, read) = read_pulls(format!("[{short},{}]", pull(rest)).as_bytes()).unwrap();
+    assert_eq!((count, read.len()), (2, 1));
+}
+
+// holds: B57
+#[test]
+fn who_took_over_a_login_is_not_its_former_owner() {
+    let dana = User {
+        id: 41,
+        login: "dana".to_owned(),
+    };
+    let says = |permission: &str, id: u64| {
+        let body =
+            format!(r#"{{"permission":"{permission}","role_name":"x","user":{{"id":{id},"login":"dana"}}}}"#);
+        read_may_write(&dana, body.as_bytes()).unwrap()
+    };
+    for may in ["write", "admin", "owner"] {
+        assert!(says(may, 41));
+        assert!(!says(may, 42));
+    }
+    for may_not in ["read", "none", "", "Owner"] {
+        assert!(!says(may_not, 41));
+    }
+    assert!(!read_may_write(&dana, br#"{"permission":"admin","user":null}"#).unwrap());
+}
+
+// holds: FG-4
+#[test]
+fn a_list_goes_on_as_long_as_the_forge_says() {
+    let next = r#"<https://f/api/v1/x?page=2>; rel="next",<https://f/api/v1/x?page=9>; rel="last""#;
+    assert!(goes_on(Some(next), Some("3"), 50, 50));
+    assert!(!goes_on(
+        Some(r#"<https://f/x?page=1>; rel="first""#),
+        Some("900"),
+        50,
+        50
+    ));
+    assert!(goes_on(None, Some("31"), 30, 30));
+    assert!(!goes_on(None, Some("30"), 30, 30));
+    assert!(goes_on(None, None, 50, 50));
+    assert!(!goes_on(None, None, 12, 12));
+    assert!(
+        !goes_on(Some(next), Some("100"), 50, 0),
+        "an empty page ends every list"
+    );
+}
+
+// holds: B54
+#[test]
+fn names_are_encoded_into_paths() {
+    assert_eq!(
+        Repo::parse("acme/fleet").unwrap().pull(7).path,
+        "repos/acme/fleet/pulls/7"
+    );
+    let odd = Repo::parse("ac me/../x");
+    assert!(odd.is_none());
+    let repo = Repo::parse("../fl?eet").unwrap();
+    assert_eq!(
+        repo.permission("a/b#c").path,
+        "repos/%2E%2E/fl%3Feet/collaborators/a%2Fb%23c/permission"
+    );
+    assert!(Repo::parse("fleet").is_none());
+}

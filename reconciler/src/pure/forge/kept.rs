@@ -1,0 +1,95 @@
+//! What is remembered of a pull request, and what is due to it.
+
+use meshplan_schemas::ident::CommitId;
+use serde::{Deserialize, Serialize};
+
+use super::{Merged, Pull, User};
+
+/// A pull request as it is remembered.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Kept {
+    /// Its number.
+    pub number: u64,
+    /// Who opened it.
+    pub author: User,
+    /// The commit that it would merge.
+    pub head: CommitId,
+    /// The branch that it would be merged into.
+    pub into: String,
+    /// Whether it is open.
+    pub open: bool,
+    /// What its merge made of the branch.
+    pub merged: Option<Merged>,
+    /// The merge that was previewed last; none yet.
+    #[serde(default)]
+    pub previewed: Option<Previewed>,
+    /// The highest id of a comment that was read for orders.
+    #[serde(default)]
+    pub read_to: u64,
+    /// Words of people that count, oldest first.
+    #[serde(default)]
+    pub words: Vec<Word>,
+}
+
+/// A merge that was previewed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Previewed {
+    /// Into this commit.
+    pub base: CommitId,
+    /// Of this one.
+    pub head: CommitId,
+}
+
+/// A person's word, and under which id it was asked.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Word {
+    /// Who, by login.
+    pub by: String,
+    /// What, as it was written.
+    pub word: String,
+    /// The request; none where nothing was asked.
+    #[serde(default)]
+    pub request: Option<String>,
+    /// Why nothing was asked.
+    #[serde(default)]
+    pub refused: Option<String>,
+}
+
+impl Kept {
+    /// A pull request that was never seen, or what is new of one that was.
+    #[must_use]
+    pub fn of(pull: Pull, former: Option<Self>) -> Self {
+        let (previewed, read_to, words) = former.map_or((None, 0, Vec::new()), |kept| {
+            (kept.previewed, kept.read_to, kept.words)
+        });
+        Self {
+            number: pull.number,
+            author: pull.author,
+            head: pull.head,
+            into: pull.into,
+            open: pull.open,
+            merged: pull.merged,
+            previewed,
+            read_to,
+            words,
+        }
+    }
+
+    /// The merge that is to be previewed, where it is another than the last: its head has moved, or the branch has.
+    #[must_use]
+    pub fn preview_due(&self, branch: &str, base: &CommitId) -> Option<Previewed> {
+        let wanted = Previewed {
+            base: base.clone(),
+            head: self.head.clone(),
+        };
+        (self.open && self.into == branch && self.previewed.as_ref() != Some(&wanted)).then_some(wanted)
+    }
+
+    /// Whether its merge made this commit.
+    #[must_use]
+    pub fn made(&self, commit: &CommitId) -> bool {
+        self.merged
+            .as_ref()
+            .is_some_and(|merged| merged.commit == *commit)
+    }
+}

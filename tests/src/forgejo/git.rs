@@ -1,0 +1,155 @@
+//! The double's repositories: git's own plumbing, and who may fetch and push.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::{Context, Result};
+use axum::body::{Body, to_bytes};
+use axum::extract::{Request, State};
+use axum::http::header::{AUTHORIZATION, WWW_AUTHENTICATE};
+use axum::http::{HeaderValue, StatusCode};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+
+use super::{Shared, Way, pushed, who};
+use crate::program::{Said, clean};
+
+/// git in a repository.
+fn git(repository: &Path, arguments: &[&str]) -> Result<String> {
+    let mut command = clean("git", repository);
+    command.arg("-C").arg(repository);
+    command.args([
+        "-c",
+        "user.name=Forge",
+        "-c",
+        "user.email=forge@example.org",
+        "-c",
+        "safe.directory=*",
+    ]);
+    command.args(arguments);
+    Ok(Said::of(command)?.ok()?.trim_end().to_owned())
+}
+
+/// An empty repository that takes pushes.
+pub(super) fn create(repository: &Path) -> Result<()> {
+    std::fs::create_dir_all(repository)?;
+    git(
+        repository,
+        &["init", "--quiet", "--bare", "--initial-branch=main", "."],
+    )?;
+    git(repository, &["config", "http.receivepack", "true"])?;
+    Ok(())
+}
+
+/// The commit that a ref points at.
+pub(super) fn resolve(repository: &Path, name: &str) -> Result<String> {
+    git(repository, &["rev-parse", "--verify", "--end-of-options", name])
+}
+
+/// Whether there is such a commit.
+pub(super) fn has(repository: &Path, commit: &str) -> bool {
+    git(repository, &["cat-file", "-e", &format!("{commit}^{{commit}}")]).is_ok()
+}
+
+/// Moves a ref.
+pub(super) fn set(repository: &Path, name: &str, commit: &str) -> Result<()> {
+    git(repository, &["update-ref", name, commit]).map(drop)
+}
+
+/// Takes a commit from another repository.
+pub(super) fn fetch(repository: &Path, from: &Path, commit: &str) -> Result<()> {
+    let from = from.to_str().context("a path is a text")?;
+    git(repository, &["fetch", "--quiet", from, commit]).map(drop)
+}
+
+/// Every ref with its commit.
+pub(super) fn refs(repository: &Path) -> Result<BTreeMap<String, String>> {
+    let text = git(repository, &["for-each-ref", "--format=%(refname) %(objectname)"])?;
+    let pairs = text.lines().filter_map(|line| line.split_once(' '));
+    Ok(pairs.map(|(name, id)| (name.to_owned(), id.to_owned())).collect())
+}
+
+/// What a merge makes of the branch.
+pub(super) fn merge(repository: &Path, base: &str, head: &str, way: Way, title: &str) -> Result<String> {
+    let tree = |base: &str, head: &str| git(repository, &["merge-tree", "--write-tree", base, head]);
+    let commit = |tree: &str, parents: &[&str], message: &str| {
+        let mut arguments = vec!["commit-tree", tree, "-m", message];
+        for parent in parents {
+            arguments.extend(["-p", parent]);
+        }
+        git(repository, &arguments)
+    };
+    match way {
+        Way::FastForward => Ok(head.to_owned()),
+        Way::Merge => commit(
+            &tree(base, head)?,
+            &[base, head],
+            &format!("Merge pull request '{title}'"),
+        ),
+        Way::Squash => commit(&tree(base, head)?, &[base], title),
+        Way::Rebase => {
+            let list = git(
+                repository,
+                &["rev-list", "--reverse", "--no-merges", &format!("{base}..{head}")],
+            )?;
+            let mut tip = base.to_owned();
+            for one in list.lines() {
+                let parent = resolve(repository, &format!("{one}^"))?;
+                let merge_base = format!("--merge-base={parent}");
+                let tree = git(
+                    repository,
+                    &["merge-tree", "--write-tree", &merge_base, &tip, one],
+                )?;
+                let message = git(repository, &["log", "-1", "--format=%B", one])?;
+                tip = commit(&tree, &[&tip], &message)?;
+            }
+            Ok(tip)
+        }
+    }
+}
+
+/// Who may fetch and push; and what a push has changed.
+pub(super) async fn gate(State(shared): State<Arc<Shared>>, request: Request, next: Next) -> Response {
+    let query = request.uri().query().unwrap_or_default();
+    let packs = request.uri().path().ends_with("/git-receive-pack");
+    let pushes = packs || query.contains("git-receive-pack");
+    let (login, before) = {
+        let state = shared.locked();
+        if state.down {
+            return StatusCode::BAD_GATEWAY.into_response();
+        }
+        let given = request
+            .headers()
+            .get(AUTHORIZATION)
+            .and_then(|value| value.to_str().ok());
+        let Ok(token) = who(&state, given) else {
+            let realm = HeaderValue::from_static("Basic realm=\"Gitea\"");
+            return (StatusCode::UNAUTHORIZED, [(WWW_AUTHENTICATE, realm)]).into_response();
+        };
+        let permission = state
+            .people
+            .get(&token.login)
+            .map_or("none", |p| p.permission.as_str());
+        let scoped = token.scopes.contains("write:repository");
+        let may = match pushes {
+            true => scoped && matches!(permission, "write" | "admin"),
+            false => (scoped || token.scopes.contains("read:repository")) && permission != "none",
+        };
+        if !may {
+            return StatusCode::FORBIDDEN.into_response();
+        }
+        (token.login, refs(&state.repository()).unwrap_or_default())
+    };
+    let response = next.run(request).await;
+    if !packs {
+        return response;
+    }
+    // The refs have moved once the whole answer is here.
+    let (parts, body) = response.into_parts();
+    let body = to_bytes(body, 64 << 20).await.unwrap_or_default();
+    if let Err(error) = pushed(&shared, &before, &login) {
+        return (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response();
+    }
+    Response::from_parts(parts, Body::from(body))
+}

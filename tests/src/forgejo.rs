@@ -9,7 +9,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use axum::Router;
 use axum::routing::any;
 use meshplan_reconciler::edge::clock::Clock;
@@ -80,6 +80,8 @@ struct PullRow {
     /// The fork that it comes from.
     fork: Option<String>,
     head: String,
+    /// Where it left the branch; it stays once it is merged.
+    fork_point: String,
     open: bool,
     /// What its merge made, when, and by whom.
     merged: Option<(String, String, String)>,
@@ -93,6 +95,17 @@ struct CommentRow {
     body: String,
     created: String,
     updated: String,
+}
+
+#[derive(Debug, Clone)]
+struct ReviewRow {
+    number: u64,
+    by: String,
+    /// `APPROVED`, `REQUEST_CHANGES`, `COMMENT`.
+    says: String,
+    commit: String,
+    official: bool,
+    dismissed: bool,
 }
 
 /// A status as it was set.
@@ -123,6 +136,7 @@ struct State {
     pulls: BTreeMap<u64, PullRow>,
     comments: BTreeMap<u64, CommentRow>,
     statuses: Vec<StatusRow>,
+    reviews: Vec<ReviewRow>,
     hooks: Vec<Hook>,
     posting: Posting,
     down: bool,
@@ -224,6 +238,7 @@ impl Forgejo {
             pulls: BTreeMap::new(),
             comments: BTreeMap::new(),
             statuses: Vec::new(),
+            reviews: Vec::new(),
             hooks: Vec::new(),
             posting: Posting::Once,
             down: false,
@@ -367,6 +382,7 @@ impl Forgejo {
             body: String::new(),
             from: branch.to_owned(),
             fork,
+            fork_point: git::fork_point(&state.repository(), &head)?,
             head,
             open: true,
             merged: None,
@@ -404,6 +420,45 @@ impl Forgejo {
     /// Takes a comment away.
     pub fn delete_comment(&self, id: u64) {
         self.locked().comments.remove(&id);
+    }
+
+    /// Reviews a pull request as it stands: `APPROVED`, `REQUEST_CHANGES` or `COMMENT`.
+    ///
+    /// # Errors
+    /// There is none, nobody of that name, or it is one's own.
+    pub fn review(&self, login: &str, number: u64, says: &str) -> Result<()> {
+        let mut state = self.locked();
+        let official = matches!(state.person(login)?.permission.as_str(), "write" | "admin");
+        let pull = state.pull(number)?.clone();
+        ensure!(
+            pull.author != login || says == "COMMENT",
+            "approve your own pull is not allowed"
+        );
+        state.reviews.push(ReviewRow {
+            number,
+            by: login.to_owned(),
+            says: says.to_owned(),
+            commit: pull.head,
+            official,
+            dismissed: false,
+        });
+        let kind = match says {
+            "APPROVED" => "pull_request_review_approved",
+            "REQUEST_CHANGES" => "pull_request_review_rejected",
+            _ => "pull_request_review_comment",
+        };
+        hooks::pull(&self.state, &mut state, number, "reviewed", kind, login);
+        Ok(())
+    }
+
+    /// Sets a status, as a CI of somebody else does.
+    pub fn set_status(&self, commit: &str, context: &str, says: &str) {
+        self.locked().statuses.push(StatusRow {
+            commit: commit.to_owned(),
+            context: context.to_owned(),
+            state: says.to_owned(),
+            description: String::new(),
+        });
     }
 
     /// Merges a pull request; gives what the branch is at then.
@@ -490,77 +545,4 @@ impl Forgejo {
         let called = state.pulls.values().filter(|pull| pull.title.starts_with(title));
         called.map(|pull| pull.number).collect()
     }
-}
-
-/// What a push has changed: webhooks, and the heads of pull requests.
-fn pushed(shared: &Arc<Shared>, before: &BTreeMap<String, String>, login: &str) -> Result<()> {
-    let mut state = shared.locked();
-    let repository = state.repository();
-    let after = git::refs(&repository)?;
-    let names: BTreeSet<&String> = before.keys().chain(after.keys()).collect();
-    for name in names {
-        let (old, new) = (before.get(name), after.get(name));
-        // Post-receive keeps branches and tags alone: notes send nothing.
-        let Some(branch) = name.strip_prefix("refs/heads/") else {
-            continue;
-        };
-        let zeros = "0".repeat(40);
-        match (old, new) {
-            (old, Some(new)) if old != Some(new) => {
-                hooks::push(shared, &mut state, name, old.unwrap_or(&zeros), new, login);
-                let moved = state.pulls.values_mut();
-                let moved = moved.filter(|p| p.open && p.fork.is_none() && p.from == branch);
-                let moved: Vec<u64> = moved
-                    .map(|pull| {
-                        pull.head.clone_from(new);
-                        pull.number
-                    })
-                    .collect();
-                for number in moved {
-                    git::set(&repository, &format!("refs/pull/{number}/head"), new)?;
-                    hooks::pull(
-                        shared,
-                        &mut state,
-                        number,
-                        "synchronized",
-                        "pull_request_sync",
-                        login,
-                    );
-                }
-            }
-            (Some(_), None) => hooks::deleted(shared, &mut state, branch, login),
-            _ => {}
-        }
-    }
-    Ok(())
-}
-
-/// Whom a request's `Authorization` names.
-fn who(state: &State, authorization: Option<&str>) -> Result<Token> {
-    let Some(text) = authorization else {
-        bail!("no token");
-    };
-    if let Some(token) = text
-        .strip_prefix("token ")
-        .or_else(|| text.strip_prefix("Bearer "))
-    {
-        return state.tokens.get(token).cloned().context("the token is nobody's");
-    }
-    let pair = text
-        .strip_prefix("Basic ")
-        .context("neither a token nor a password")?;
-    let pair = String::from_utf8(data_encoding::BASE64.decode(pair.as_bytes())?)?;
-    let (login, password) = pair.split_once(':').context("a name and a password")?;
-    if let Some(token) = state.tokens.get(password) {
-        return Ok(token.clone());
-    }
-    ensure!(
-        password == PASSWORD && state.people.contains_key(login),
-        "a wrong password"
-    );
-    let all = ["write:repository", "write:issue", "write:user"];
-    Ok(Token {
-        login: login.to_owned(),
-        scopes: all.map(str::to_owned).into(),
-    })
 }

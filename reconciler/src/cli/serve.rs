@@ -126,7 +126,8 @@ pub async fn serve(config: &Config, stop: CancellationToken) -> anyhow::Result<(
         notes_waker.clone(),
         look_now.clone(),
         clock,
-    );
+    )
+    .at(forge.clone());
     let desk = Arc::new(StoreDesk {
         store: store.clone(),
         reports,
@@ -300,6 +301,7 @@ pub(super) fn settings(config: &Config, keys: &KeyBundle) -> Settings {
             next_key: None,
             valid_to: 0,
         }],
+        asks_forge: config.forge.token_file.is_some(),
         timestamp_keys: vec![Author {
             id: keys.timestamp().key_id(),
             key: public.timestamp,

@@ -13,6 +13,7 @@ use super::activation::Waker;
 use super::clock::Clock;
 use super::desk::StoreDesk;
 use super::enrol::{FleetFacts, InviteError, InviteSpec, make_invites};
+use super::forge::{Forge, ForgeError};
 use super::health::Health;
 use super::mirror::{MergeError, Mirror, Person, Proposal};
 use super::outbox::{Carried, Carrier, Trouble};
@@ -23,6 +24,7 @@ use crate::config::Config;
 use crate::edge::key_file::PublicKeys;
 use crate::pure::compose::Composed;
 use crate::pure::enrol::{Admission, EnrolRequest, InviteRow, Verdict, check, record_with_keys};
+use crate::pure::forge::NewPull;
 
 /// The kind of outbox rows that propose a record.
 pub const ADMISSION: &str = "admission";
@@ -41,6 +43,8 @@ pub struct Admissions {
     outbox: Waker,
     look_now: LookNow,
     clock: Clock,
+    branch: String,
+    forge: Option<Arc<Forge>>,
 }
 
 impl std::fmt::Debug for Admissions {
@@ -86,6 +90,9 @@ pub enum AdmissionError {
     /// Not a node's name.
     #[error("`{0}` is no name of a node")]
     Name(String),
+    /// The forge does not take the pull request.
+    #[error(transparent)]
+    Forge(#[from] ForgeError),
     /// The branch could not be merged.
     #[error(transparent)]
     Merge(#[from] MergeError),
@@ -130,7 +137,16 @@ impl Admissions {
             outbox,
             look_now,
             clock,
+            branch: config.branch.clone(),
+            forge: None,
         }
+    }
+
+    /// Records are proposed as pull requests of this forge (FG-5); without one they are branches alone.
+    #[must_use]
+    pub fn at(mut self, forge: Option<Arc<Forge>>) -> Self {
+        self.forge = forge;
+        self
     }
 
     /// Makes and stores invitations; the tokens are shown once and never kept.
@@ -318,6 +334,16 @@ impl Admissions {
         let (mirror, at) = (Arc::clone(&self.mirror), self.clock.now());
         let name = admission.name.clone();
         let merge = admission.admit;
+        let new = NewPull {
+            title: format!("Admit {name}"),
+            body: format!(
+                "The machine `{}` asks to be admitted as `{name}`, with the invitation `{}`.\n\nMerging this admits it. \
+                 Compare the fingerprint with what the machine shows before you do.",
+                admission.fingerprint, admission.invite
+            ),
+            from: branch(&name),
+            into: self.branch.clone(),
+        };
         tokio::task::spawn_blocking(move || {
             let mut mirror = mirror.lock().unwrap_or_else(PoisonError::into_inner);
             let (path, existing) = record_file(&mut mirror, &admission);
@@ -339,8 +365,10 @@ impl Admissions {
         })
         .await
         .map_err(|e| AdmissionError::Internal(e.to_string()))??;
-        if merge {
-            self.admit(name.as_str()).await?;
+        match &self.forge {
+            _ if merge => drop(self.admit(name.as_str()).await?),
+            Some(forge) => forge.open_pull_request(&new).await?,
+            None => {}
         }
         Ok(())
     }

@@ -14,7 +14,8 @@ use zeroize::Zeroizing;
 use super::clock::Clock;
 use crate::config::{Forge as Config, ForgeKind};
 use crate::pure::forge::forgejo::{self, Repo};
-use crate::pure::forge::{Comment, CommitStatus, Pull, Said, User};
+use crate::pure::forge::{Comment, CommitStatus, NewPull, Pull, Review, Said, User};
+use crate::pure::snapshot::Checked;
 use client::Api;
 pub use client::{ClientError, ForgeError};
 
@@ -236,6 +237,65 @@ impl Forge {
             .ask(&self.repo.comment(said.number, &said.body), "a comment")
             .await?;
         Ok(forgejo::read_comment(&answer.body)?.id)
+    }
+
+    /// Opens a pull request; one from the same branch that stands open already is left as it is.
+    ///
+    /// # Errors
+    /// [`ForgeError`].
+    pub async fn open_pull_request(&self, new: &NewPull) -> Result<(), ForgeError> {
+        match self
+            .api
+            .ask(&self.repo.open_pull(new), "a pull request of ours")
+            .await
+        {
+            Ok(_) | Err(ForgeError::There { .. }) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// All reviews of a pull request, oldest first.
+    ///
+    /// # Errors
+    /// [`ForgeError`].
+    pub async fn reviews(&self, number: u64) -> Result<Vec<Review>, ForgeError> {
+        let mut reviews = Vec::new();
+        for page in 1..=forgejo::PAGES {
+            let call = self.repo.reviews(number, page);
+            let answer = self.api.ask(&call, "the reviews of a pull request").await?;
+            let (count, of_page) = forgejo::read_reviews(&answer.body)?;
+            reviews.extend(of_page);
+            if !forgejo::goes_on(
+                answer.link(),
+                answer.header("x-total-count"),
+                reviews.len(),
+                count,
+            ) {
+                break;
+            }
+        }
+        Ok(reviews)
+    }
+
+    /// What a commit's checks say, the newest of each.
+    ///
+    /// # Errors
+    /// [`ForgeError`].
+    pub async fn checks(&self, commit: &CommitId) -> Result<Vec<Checked>, ForgeError> {
+        let mut checks = Vec::new();
+        for page in 1..=forgejo::PAGES {
+            let answer = self
+                .api
+                .ask(&self.repo.statuses(commit, page), "the statuses of a commit")
+                .await?;
+            let (total, of_page) = forgejo::read_statuses(&answer.body)?;
+            let count = of_page.len();
+            checks.extend(of_page);
+            if count == 0 || checks.len() >= total {
+                break;
+            }
+        }
+        Ok(checks)
     }
 
     /// Whether the forge confirms that somebody may write to the repository.

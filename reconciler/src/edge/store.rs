@@ -99,6 +99,11 @@ const SQLITE_MIGRATIONS: &[(i64, &str, &str)] = &[
     ),
     (8, "aside", include_str!("../../migrations/sqlite/0008_aside.sql")),
     (9, "forge", include_str!("../../migrations/sqlite/0009_forge.sql")),
+    (
+        10,
+        "checks",
+        include_str!("../../migrations/sqlite/0010_checks.sql"),
+    ),
 ];
 
 /// The store. Cheap to clone; all clones are one.

@@ -146,6 +146,8 @@ pub struct Settings {
     pub author: KeyId,
     /// Where hosts find the reconcilers.
     pub reconcilers: Vec<Reconciler>,
+    /// Whether there is a forge that can be asked for checks.
+    pub asks_forge: bool,
     /// Whose timestamps count.
     pub timestamp_keys: Vec<Author>,
 }

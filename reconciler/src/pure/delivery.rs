@@ -67,6 +67,9 @@ pub struct Delivery {
     /// The digest of what an approval of it binds: what its legs change, and under which gate (DL-15).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub binds: Option<Digest>,
+    /// The checks that its plans name, whose verdicts are asked of the forge while it is proposed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub checks: Vec<String>,
     /// A person said `--again`: known-bad does not hold it, and its orders say so.
     #[serde(default)]
     pub again: bool,
@@ -479,6 +482,7 @@ impl Delivery {
             plan: None,
             walk: None,
             binds: None,
+            checks: Vec::new(),
             again: false,
             allows_removals: None,
             base: None,

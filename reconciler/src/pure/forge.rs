@@ -12,6 +12,8 @@
 //! | [`orders`] | words of people in comments (DL-4) |
 //! | [`kept`] | what is remembered of a pull request, and what is due to it |
 
+use std::collections::BTreeMap;
+
 use jiff::Timestamp;
 use meshplan_schemas::ident::CommitId;
 use serde::{Deserialize, Serialize};
@@ -53,6 +55,8 @@ pub struct Pull {
     pub author: User,
     /// The commit that it would merge.
     pub head: CommitId,
+    /// Where it left that branch: what reviewers see is the difference between the two.
+    pub fork_point: Option<CommitId>,
     /// The branch that it would be merged into, without `refs/heads/`.
     pub into: String,
     /// Whether it is open.
@@ -85,6 +89,45 @@ pub struct Comment {
     pub created_at: Timestamp,
     /// When it was last changed.
     pub updated_at: Timestamp,
+}
+
+/// A review of a pull request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Review {
+    /// Who; none where that user is gone, or where a team was asked.
+    pub by: Option<User>,
+    /// When.
+    pub at: Timestamp,
+    /// Of which head.
+    pub commit: Option<CommitId>,
+    /// What it says.
+    pub says: Says,
+}
+
+/// What a review says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Says {
+    /// Yes, of what stands there now, by somebody whose word counts.
+    Yes,
+    /// No, or a yes that does not count (any more).
+    No,
+    /// Neither.
+    Nothing,
+}
+
+/// Who approves of just this head: each by the last that they said of it, and nobody of his own (DL-15).
+#[must_use]
+pub fn approving(reviews: &[Review], head: &CommitId, author: &User) -> Vec<(User, Timestamp)> {
+    let mut last: BTreeMap<u64, (&User, &Review)> = BTreeMap::new();
+    for review in reviews.iter().filter(|review| review.says != Says::Nothing) {
+        if let Some(by) = review.by.as_ref().filter(|by| by.id != author.id) {
+            last.insert(by.id, (by, review));
+        }
+    }
+    let yes = last
+        .into_values()
+        .filter(|(_, review)| review.says == Says::Yes && review.commit.as_ref() == Some(head));
+    yes.map(|(by, review)| (by.clone(), review.at)).collect()
 }
 
 /// What a commit's status says.
@@ -139,6 +182,19 @@ impl CommitStatus {
     pub fn key(&self) -> String {
         format!("{} {}", self.commit, self.context)
     }
+}
+
+/// A pull request that we open.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewPull {
+    /// Its title.
+    pub title: String,
+    /// Its text.
+    pub body: String,
+    /// The branch that it brings.
+    pub from: String,
+    /// The branch that it would be merged into.
+    pub into: String,
 }
 
 /// How a request is made.

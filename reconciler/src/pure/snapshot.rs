@@ -47,6 +47,8 @@ pub struct Snapshot {
     pub known_bad: BTreeMap<(Scope, Digest), KnownBad>,
     /// Reviews of the open deliveries' commits.
     pub reviews: BTreeMap<CommitId, Vec<Review>>,
+    /// What a forge says of the checks of the open deliveries' commits; none where it was not heard yet.
+    pub checks: BTreeMap<CommitId, Vec<Checked>>,
     /// No new delivery begins (DL-4).
     pub freeze: Option<Freeze>,
     /// The database was lost and is rebuilt; nothing is signed yet (SG-8).
@@ -213,6 +215,27 @@ pub struct Review {
     pub at: Timestamp,
     /// The digest of what was seen: [`crate::pure::delivery::Delivery::binds`].
     pub binds: Digest,
+}
+
+/// What became of a check, as a forge says (DL-2).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Checked {
+    /// Which.
+    pub name: String,
+    /// What.
+    pub verdict: Verdict,
+}
+
+/// What a check says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Verdict {
+    /// Yes.
+    Passed,
+    /// Nothing yet.
+    Running,
+    /// No.
+    Failed,
 }
 
 /// A freeze of the fleet (DL-4, FR-12).

@@ -319,6 +319,7 @@ impl World {
             era: 0,
             author: author.clone(),
             reconcilers: Vec::new(),
+            asks_forge: false,
             timestamp_keys: Vec::new(),
         };
         self.settings = Some((settings, author));

@@ -12,7 +12,7 @@ use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};
 
 use super::{
-    CommentRow, NAME, OWNER, PullRow, Shared, State, StatusRow, Token, git, hooks, now, shapes, who,
+    BOT, CommentRow, NAME, OWNER, PullRow, Shared, State, StatusRow, Token, git, hooks, now, shapes,
 };
 
 /// More is refused.
@@ -50,7 +50,7 @@ pub(super) async fn answer(Extract(shared): Extract<Arc<Shared>>, request: Reque
         .headers
         .get(AUTHORIZATION)
         .and_then(|value| value.to_str().ok());
-    let answered = match who(&state, given) {
+    let answered = match git::who(&state, given) {
         Err(why) => Err((StatusCode::UNAUTHORIZED, why.to_string())),
         Ok(token) => {
             let parsed = match (parts.method == Method::GET, json) {
@@ -134,6 +134,26 @@ fn route(
             let pull = state.pulls.values().find(merged).cloned();
             let pull = pull.ok_or_else(|| no(StatusCode::NOT_FOUND, "not found"))?;
             Ok(Json(shapes::pull(state, &pull)).into_response())
+        }
+        ("GET", ["pulls", number, "reviews"]) => {
+            let pull = found(state, number)?;
+            let of = state.reviews.iter().filter(|review| review.number == pull.number);
+            let all: Vec<Value> = of.map(|review| shapes::review(state, &pull, review)).collect();
+            Ok(paged(all, query, state.page))
+        }
+        ("GET", ["commits", commit, "status"]) => {
+            let mut newest: BTreeMap<&str, &StatusRow> = BTreeMap::new();
+            for row in state.statuses.iter().filter(|row| row.commit == *commit) {
+                newest.insert(&row.context, row);
+            }
+            let limit = number(query, "limit", 30).min(state.page);
+            let skip = (number(query, "page", 1).max(1) - 1) * limit;
+            let all = newest.values().enumerate().skip(skip).take(limit);
+            let of_page: Vec<Value> = all.map(|(at, row)| shapes::status(state, row, at, BOT)).collect();
+            let combined = json!({
+                "state": "pending", "sha": commit, "total_count": newest.len(), "statuses": of_page, "commit_url": "",
+            });
+            Ok(Json(combined).into_response())
         }
         ("POST", ["statuses", commit]) => set_status(state, (&token.login, writes), commit, body),
         ("GET", ["issues", number, "comments"]) => {
@@ -238,45 +258,46 @@ fn text_of(body: &Value) -> Result<String, (StatusCode, String)> {
     Ok(text.to_owned())
 }
 
+fn number(query: &BTreeMap<String, String>, key: &str, other: usize) -> usize {
+    query
+        .get(key)
+        .and_then(|value| value.parse().ok())
+        .unwrap_or(other)
+}
+
 fn pulls(state: &State, query: &BTreeMap<String, String>) -> Answer {
-    let number = |key: &str, other: usize| {
-        query
-            .get(key)
-            .and_then(|value| value.parse().ok())
-            .unwrap_or(other)
-    };
     let open = query.get("state").is_none_or(|wanted| wanted == "open");
-    let (page, limit) = (number("page", 1).max(1), number("limit", 30).min(state.page));
-    let all: Vec<&PullRow> = state.pulls.values().filter(|pull| pull.open || !open).collect();
-    let of_page: Vec<Value> = all
-        .iter()
-        .skip((page - 1) * limit)
-        .take(limit)
-        .map(|pull| shapes::pull(state, pull))
-        .collect();
+    let all = state.pulls.values().filter(|pull| pull.open || !open);
+    let all: Vec<Value> = all.map(|pull| shapes::pull(state, pull)).collect();
+    Ok(paged(all, query, state.page))
+}
+
+/// A page of a list, with where it goes on.
+fn paged(all: Vec<Value>, query: &BTreeMap<String, String>, most: usize) -> Response {
+    let (page, limit) = (
+        number(query, "page", 1).max(1),
+        number(query, "limit", 30).min(most),
+    );
+    let total = all.len();
+    let of_page: Vec<Value> = all.into_iter().skip((page - 1) * limit).take(limit).collect();
     let mut response = Json(of_page).into_response();
     let headers = response.headers_mut();
-    if let Ok(total) = HeaderValue::from_str(&all.len().to_string()) {
+    if let Ok(total) = HeaderValue::from_str(&total.to_string()) {
         headers.insert(HeaderName::from_static("x-total-count"), total);
     }
     let mut links = Vec::new();
-    if page * limit < all.len() {
-        links.push(format!(
-            "<http://x/api/v1/repos/{OWNER}/{NAME}/pulls?page={}>; rel=\"next\"",
-            page + 1
-        ));
+    if page * limit < total {
+        links.push(format!("<http://x/api/v1/x?page={}>; rel=\"next\"", page + 1));
     }
     if page > 1 {
-        links.push(format!(
-            "<http://x/api/v1/repos/{OWNER}/{NAME}/pulls?page=1>; rel=\"first\""
-        ));
+        links.push("<http://x/api/v1/x?page=1>; rel=\"first\"".to_owned());
     }
     if !links.is_empty()
         && let Ok(link) = HeaderValue::from_str(&links.join(","))
     {
         headers.insert(LINK, link);
     }
-    Ok(response)
+    response
 }
 
 fn open_pull(shared: &Arc<Shared>, state: &mut State, login: &str, body: &Value) -> Answer {
@@ -311,6 +332,7 @@ fn open_pull(shared: &Arc<Shared>, state: &mut State, login: &str, body: &Value)
         body: field("body"),
         from,
         fork: None,
+        fork_point: git::fork_point(&state.repository(), &head).unwrap_or_default(),
         head,
         open: true,
         merged: None,

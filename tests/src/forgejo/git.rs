@@ -1,10 +1,10 @@
 //! The double's repositories: git's own plumbing, and who may fetch and push.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail, ensure};
 use axum::body::{Body, to_bytes};
 use axum::extract::{Request, State};
 use axum::http::header::{AUTHORIZATION, WWW_AUTHENTICATE};
@@ -12,7 +12,7 @@ use axum::http::{HeaderValue, StatusCode};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
-use super::{Shared, Way, pushed, who};
+use super::{PASSWORD, Shared, State as Forge, Token, Way, hooks, now};
 use crate::program::{Said, clean};
 
 /// git in a repository.
@@ -50,6 +50,16 @@ pub(super) fn resolve(repository: &Path, name: &str) -> Result<String> {
 /// Whether there is such a commit.
 pub(super) fn has(repository: &Path, commit: &str) -> bool {
     git(repository, &["cat-file", "-e", &format!("{commit}^{{commit}}")]).is_ok()
+}
+
+/// Whether a commit is another's ancestor, or that one.
+pub(super) fn is_behind(repository: &Path, commit: &str, tip: &str) -> bool {
+    git(repository, &["merge-base", "--is-ancestor", commit, tip]).is_ok()
+}
+
+/// Where a commit left the fleet branch.
+pub(super) fn fork_point(repository: &Path, commit: &str) -> Result<String> {
+    git(repository, &["merge-base", "refs/heads/main", commit])
 }
 
 /// Moves a ref.
@@ -152,4 +162,102 @@ pub(super) async fn gate(State(shared): State<Arc<Shared>>, request: Request, ne
         return (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response();
     }
     Response::from_parts(parts, Body::from(body))
+}
+
+/// What a push has changed: webhooks, and the heads of pull requests.
+pub(super) fn pushed(shared: &Arc<Shared>, before: &BTreeMap<String, String>, login: &str) -> Result<()> {
+    let mut state = shared.locked();
+    let repository = state.repository();
+    let after = refs(&repository)?;
+    let names: BTreeSet<&String> = before.keys().chain(after.keys()).collect();
+    for name in names {
+        let (old, new) = (before.get(name), after.get(name));
+        // Post-receive keeps branches and tags alone: notes send nothing.
+        let Some(branch) = name.strip_prefix("refs/heads/") else {
+            continue;
+        };
+        let zeros = "0".repeat(40);
+        match (old, new) {
+            (old, Some(new)) if old != Some(new) => {
+                hooks::push(shared, &mut state, name, old.unwrap_or(&zeros), new, login);
+                let moved = state.pulls.values_mut();
+                let moved = moved.filter(|p| p.open && p.fork.is_none() && p.from == branch);
+                let moved: Vec<u64> = moved
+                    .map(|pull| {
+                        pull.head.clone_from(new);
+                        if let Ok(point) = fork_point(&repository, new) {
+                            pull.fork_point = point;
+                        }
+                        pull.number
+                    })
+                    .collect();
+                for number in moved {
+                    set(&repository, &format!("refs/pull/{number}/head"), new)?;
+                    hooks::pull(
+                        shared,
+                        &mut state,
+                        number,
+                        "synchronized",
+                        "pull_request_sync",
+                        login,
+                    );
+                }
+            }
+            (Some(_), None) => hooks::deleted(shared, &mut state, branch, login),
+            _ => {}
+        }
+    }
+    // Merged by hand: the head of an open one came onto the branch by a push.
+    let Some(main) = after
+        .get("refs/heads/main")
+        .filter(|main| before.get("refs/heads/main") != Some(*main))
+    else {
+        return Ok(());
+    };
+    let open: Vec<(u64, String)> = state
+        .pulls
+        .values()
+        .filter(|p| p.open)
+        .map(|p| (p.number, p.head.clone()))
+        .collect();
+    for (number, head) in open {
+        if !is_behind(&repository, &head, main) {
+            continue;
+        }
+        let pull = state.pull(number)?;
+        pull.open = false;
+        pull.merged = Some((main.clone(), now(), login.to_owned()));
+        hooks::pull(shared, &mut state, number, "closed", "pull_request", login);
+    }
+    Ok(())
+}
+
+/// Whom a request's `Authorization` names.
+pub(super) fn who(state: &Forge, authorization: Option<&str>) -> Result<Token> {
+    let Some(text) = authorization else {
+        bail!("no token");
+    };
+    if let Some(token) = text
+        .strip_prefix("token ")
+        .or_else(|| text.strip_prefix("Bearer "))
+    {
+        return state.tokens.get(token).cloned().context("the token is nobody's");
+    }
+    let pair = text
+        .strip_prefix("Basic ")
+        .context("neither a token nor a password")?;
+    let pair = String::from_utf8(data_encoding::BASE64.decode(pair.as_bytes())?)?;
+    let (login, password) = pair.split_once(':').context("a name and a password")?;
+    if let Some(token) = state.tokens.get(password) {
+        return Ok(token.clone());
+    }
+    ensure!(
+        password == PASSWORD && state.people.contains_key(login),
+        "a wrong password"
+    );
+    let all = ["write:repository", "write:issue", "write:user"];
+    Ok(Token {
+        login: login.to_owned(),
+        scopes: all.map(str::to_owned).into(),
+    })
 }

@@ -44,11 +44,14 @@ pub(super) fn pull(shared: &Arc<Shared>, state: &mut State, number: u64, action:
         "action": action, "number": number, "pull_request": shapes::pull(state, &row), "requested_reviewer": null,
         "repository": shapes::repository(state), "sender": shapes::user(state, by), "commit_id": "", "review": null,
     });
-    let switch = match kind {
-        "pull_request" => "pull_request_only",
-        other => other,
+    let (switch, event) = match kind {
+        "pull_request" => ("pull_request_only", "pull_request"),
+        "pull_request_review_approved" => ("pull_request_review", "pull_request_approved"),
+        "pull_request_review_rejected" => ("pull_request_review", "pull_request_rejected"),
+        "pull_request_review_comment" => ("pull_request_review", "pull_request_comment"),
+        other => (other, "pull_request"),
     };
-    post(shared, state, (switch, "pull_request", kind), &body);
+    post(shared, state, (switch, event, kind), &body);
 }
 
 /// A comment; its exact name is what a review's collapsed one is.

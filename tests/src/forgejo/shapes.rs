@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{CommentRow, NAME, OWNER, PullRow, State, StatusRow, git};
+use super::{CommentRow, NAME, OWNER, PullRow, ReviewRow, State, StatusRow, git};
 
 const REPO_ID: i64 = 12;
 const FORK_ID: i64 = 55;
@@ -49,7 +49,7 @@ pub(super) fn pull(state: &State, pull: &PullRow) -> Value {
             "label": pull.from, "ref": pull.from, "sha": pull.head,
             "repo_id": if pull.fork.is_some() { FORK_ID } else { REPO_ID }, "repo": head_repo,
         },
-        "merge_base": base, "closed_at": merged.map(|(_, at, _)| at),
+        "merge_base": pull.fork_point, "closed_at": merged.map(|(_, at, _)| at),
     })
 }
 
@@ -67,5 +67,13 @@ pub(super) fn status(state: &State, row: &StatusRow, id: usize, by: &str) -> Val
     json!({
         "id": id, "status": row.state, "context": row.context, "description": row.description, "target_url": "",
         "url": "", "creator": user(state, by), "created_at": super::now(), "updated_at": super::now(),
+    })
+}
+
+pub(super) fn review(state: &State, pull: &PullRow, row: &ReviewRow) -> Value {
+    json!({
+        "id": 640, "user": user(state, &row.by), "team": null, "state": row.says, "body": "", "commit_id": row.commit,
+        "stale": row.commit != pull.head, "official": row.official, "dismissed": row.dismissed, "comments_count": 0,
+        "submitted_at": super::now(), "updated_at": super::now(), "html_url": "", "pull_request_url": "",
     })
 }

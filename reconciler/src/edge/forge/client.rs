@@ -58,6 +58,14 @@ pub enum ForgeError {
         /// Its words.
         why: String,
     },
+    /// It stands there already.
+    #[error("the forge at {at} has {what} already")]
+    There {
+        /// Where.
+        at: String,
+        /// What was asked.
+        what: String,
+    },
     /// It is not there, or not for us.
     #[error("the forge at {at} has no {what}")]
     Missing {
@@ -238,6 +246,7 @@ impl Api {
             StatusCode::FORBIDDEN | StatusCode::SERVICE_UNAVAILABLE if asked.is_some() => {
                 self.silenced(status, asked.unwrap_or(QUIET))
             }
+            StatusCode::CONFLICT => ForgeError::There { at, what },
             StatusCode::NOT_FOUND | StatusCode::GONE => ForgeError::Missing { at, what },
             StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN | StatusCode::LOCKED => ForgeError::Refused {
                 at,

@@ -26,6 +26,7 @@ use crate::pure::trigger::Event;
 use previews::Base;
 use telling::Told;
 
+mod gates;
 mod previews;
 mod telling;
 mod words;
@@ -159,16 +160,20 @@ impl Keeper {
         let previewed = self.preview(memory).await;
         let obeyed = self.take_words(memory, &hints).await;
         let told = self.tell(memory).await;
+        let asked = self.ask_gates().await;
         let poll_at = memory.listed_at.map_or(now, |at| later(at, self.poll));
-        let next = match &told {
-            Ok(Some(at)) => poll_at.min(*at),
-            _ => poll_at,
-        };
+        let next = [told.as_ref(), asked.as_ref()]
+            .into_iter()
+            .flatten()
+            .flatten()
+            .min();
+        let next = next.map_or(poll_at, |at| poll_at.min(*at));
         let result = async {
             let hints = heard?;
             previewed?;
             obeyed?;
             told?;
+            asked?;
             // Only now: a turn that failed hears of them again.
             Ok(self.store.inbox_handled(&hints.rows).await?)
         };

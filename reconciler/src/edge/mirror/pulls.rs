@@ -1,6 +1,8 @@
 //! Pull requests of a forge, read and never merged: their heads are fetched by the forge's own refs, and what a merge
 //! would make is made in memory (DL-8).
 
+use std::collections::BTreeSet;
+
 use git2::Repository;
 use meshplan_schemas::ident::CommitId;
 
@@ -47,6 +49,27 @@ impl Mirror {
         Ok(found.first().copied().flatten().map(commit_id))
     }
 
+    /// Whether the branch changed between two commits in just what a pull request changes: the same files from and to the
+    /// same bytes, under the same gate as when it was made. So what was approved there is what is delivered, however it was
+    /// merged; what came in between, or moved under it, was approved by nobody (DL-15).
+    ///
+    /// # Errors
+    /// [`MirrorError::NoCommit`], [`MirrorError::Damaged`].
+    pub fn brings_just(
+        &self,
+        (since, commit): (&CommitId, &CommitId),
+        (fork_point, head): (&CommitId, &CommitId),
+    ) -> Result<bool, MirrorError> {
+        let (since, commit) = (self.find(since)?, self.find(commit)?);
+        let (fork_point, head) = (self.find(fork_point)?, self.find(head)?);
+        let just = || {
+            let gate = changes(&self.repo, fork_point, since)?;
+            let same_gate = !gate.iter().any(|(path, ..)| is_gate(path));
+            Ok(same_gate && changes(&self.repo, since, commit)? == changes(&self.repo, fork_point, head)?)
+        };
+        just().map_err(|e: git2::Error| self.damaged(&e))
+    }
+
     /// Reads what a merge of `head` into `base` would make. Nothing of it is written: another handle on the repository
     /// keeps the merge's objects in memory, and goes with them.
     ///
@@ -61,6 +84,25 @@ impl Mirror {
             Ok(tree) => Ok(MergedTree::Tree(self.read_tree_of(&in_memory, tree, head)?)),
         }
     }
+}
+
+/// Which files differ between two trees: path, and what stood and stands there.
+type Changes = BTreeSet<(Vec<u8>, (git2::Oid, u32), (git2::Oid, u32))>;
+
+fn changes(repo: &Repository, from: git2::Oid, to: git2::Oid) -> Result<Changes, git2::Error> {
+    let tree = |id: git2::Oid| repo.find_commit(id)?.tree();
+    let diff = repo.diff_tree_to_tree(Some(&tree(from)?), Some(&tree(to)?), None)?;
+    let side = |file: &git2::DiffFile<'_>| (file.id(), u32::from(file.mode()));
+    let of = |delta: git2::DiffDelta<'_>| {
+        let path = delta.new_file().path_bytes().unwrap_or_default().to_vec();
+        (path, side(&delta.old_file()), side(&delta.new_file()))
+    };
+    Ok(diff.deltas().map(of).collect())
+}
+
+/// Whether a file is of the gate: who must say what before something begins (DL-3).
+fn is_gate(path: &[u8]) -> bool {
+    path == b"fleet.toml" || path.starts_with(b"plans/") || path.starts_with(b"checks/")
 }
 
 /// The tree of a merge, or the paths that both sides change.

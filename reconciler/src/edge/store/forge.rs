@@ -7,6 +7,7 @@ use super::cell::{cell, int, json};
 use super::db::args;
 use super::{Store, StoreError, queue};
 use crate::pure::forge::kept::Kept;
+use crate::pure::snapshot::{Checked, Review};
 
 /// So many closed pull requests are kept beside those that are open.
 const KEPT_CLOSED: i64 = 500;
@@ -94,5 +95,40 @@ impl Store {
         const SQL: &str = "UPDATE said SET there = $3 WHERE kind = $1 AND key = $2";
         self.db().run(SQL, args![kind, key, int(there)?]).await?;
         Ok(())
+    }
+
+    /// Takes down what the forge says of a commit's checks; whether it is something else than before.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub async fn put_checks(&self, commit: &CommitId, checks: &[Checked]) -> Result<bool, StoreError> {
+        const LAST: &str = "SELECT doc FROM checks WHERE commit_id = $1";
+        const SQL: &str = "INSERT INTO checks (commit_id, doc) VALUES ($1, $2) \
+            ON CONFLICT (commit_id) DO UPDATE SET doc = excluded.doc";
+        let doc = json(&checks)?;
+        let mut tx = self.db().begin_write().await?;
+        let last: Option<(String,)> = tx.row(LAST, args![commit.as_str()]).await?;
+        let other = last.is_none_or(|(last,)| last != doc);
+        if other {
+            tx.run(SQL, args![commit.as_str(), doc]).await?;
+        }
+        tx.commit().await?;
+        Ok(other)
+    }
+
+    /// The reviews of a commit are just these.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub async fn set_reviews(&self, commit: &CommitId, reviews: &[Review]) -> Result<(), StoreError> {
+        const CLEAR: &str = "DELETE FROM reviews WHERE commit_id = $1";
+        const SQL: &str = "INSERT INTO reviews (commit_id, by_whom, doc) VALUES ($1, $2, $3)";
+        let mut tx = self.db().begin_write().await?;
+        tx.run(CLEAR, args![commit.as_str()]).await?;
+        for review in reviews {
+            tx.run(SQL, args![commit.as_str(), review.by.as_str(), json(review)?])
+                .await?;
+        }
+        tx.commit().await
     }
 }

@@ -182,6 +182,14 @@ async fn state(tx: &mut Tx, snapshot: &mut Snapshot) -> Result<(), StoreError> {
         of.push(place.json(&doc)?);
     }
 
+    const CHECKS: &str = "SELECT commit_id, doc FROM checks WHERE commit_id IN (SELECT commit_id FROM deliveries \
+        WHERE state IN ('proposed', 'held'))";
+    let rows: Vec<(String, String)> = tx.rows(CHECKS, args![]).await?;
+    for (commit, doc) in rows {
+        let place = cell("checks", "doc", &commit);
+        snapshot.checks.insert(place.parse(&commit)?, place.json(&doc)?);
+    }
+
     let rows: Vec<(String, String)> = tx.rows("SELECT scope, doc FROM accepted", args![]).await?;
     for (scope, doc) in rows {
         let content = cell("accepted", "doc", &scope).json(&doc)?;

@@ -6,6 +6,7 @@ mod approvals;
 mod aside;
 mod beside;
 mod budget;
+mod checks;
 mod classes;
 mod freeze;
 mod guards;

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use meshplan_schemas::document::PlanDoc;
-use meshplan_schemas::document::plan::{Absent, Check};
+use meshplan_schemas::document::plan::Absent;
 use meshplan_schemas::ident::{CommitId, DeliveryName, NodeId};
 use meshplan_schemas::lifecycle::delivery::{Code, State};
 
@@ -21,6 +21,7 @@ use crate::pure::snapshot::Freeze;
 
 pub(super) use announce::announce;
 use beside::{in_the_way, leave_to_others};
+use checks::Asked;
 use plan::{gate_facts, new_walk, plan_for};
 use signed::Signed;
 
@@ -28,6 +29,7 @@ mod announce;
 mod approvals;
 mod away;
 mod beside;
+mod checks;
 mod closed;
 mod former_checks;
 mod lasting;
@@ -141,6 +143,13 @@ fn judge_newest(draft: &mut Draft<'_>, delivery: &mut Delivery) -> Result<(), De
     let plan = plan_for(&tree, &delivery.legs);
     delivery.plan = plan.map(|plan| plan.name.clone());
     delivery.binds = Some(approvals::binding(&delivery.legs, &tree, plan)?);
+    delivery.checks = checks::named(&bounds(draft, delivery, plan));
+    if delivery.state == State::Proposed
+        && let Asked::Waits(reason) = checks::ask(draft, delivery, &delivery.checks)
+    {
+        delivery.reason = reason;
+        return Ok(());
+    }
     let held = signed::hold(&signed).or_else(|| hold(draft, delivery, &tree, plan, &diff));
     match (delivery.state, held) {
         // It stays held; what it waits for may be less by now, and is said as it is.
@@ -355,15 +364,11 @@ fn hold(
         }
         return Some((Code::Freeze, words));
     }
-    if let Some(plan) = plan
-        && let Check::Named(names) = &plan.check
-    {
-        let reason = format!(
-            "merged without a passing check: the plan {} names {} and nobody reports it",
-            plan.name,
-            names.join(", ")
-        );
-        return Some((Code::MergedUnchecked, reason));
+    match checks::ask(draft, delivery, &delivery.checks) {
+        Asked::Passed => {}
+        Asked::Holds(code, reason) => return Some((code, reason)),
+        // Only of what is held already: it does not open by that.
+        Asked::Waits(reason) => return Some((Code::MergedUnchecked, reason)),
     }
     let bounds = bounds(draft, delivery, plan);
     rewritten::hold(delivery, &bounds)

@@ -9,7 +9,8 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::json;
 
-use super::{Call, Comment, CommitStatus, Merged, Method, Pull, Unreadable, User};
+use super::{Call, Comment, CommitStatus, Merged, Method, NewPull, Pull, Review, Says, Unreadable, User};
+use crate::pure::snapshot::{Checked, Verdict};
 
 /// The most of a list that one page has.
 pub const PAGE: u32 = 50;
@@ -93,6 +94,28 @@ impl Repo {
         }
     }
 
+    /// Opens a pull request; one that stands open already is a conflict.
+    #[must_use]
+    pub fn open_pull(&self, new: &NewPull) -> Call {
+        Call {
+            method: Method::Post,
+            path: self.path("pulls"),
+            body: Some(json!({ "title": new.title, "body": new.body, "head": new.from, "base": new.into })),
+        }
+    }
+
+    /// A page of the reviews of a pull request.
+    #[must_use]
+    pub fn reviews(&self, number: u64, page: u32) -> Call {
+        Call::get(self.path(&format!("pulls/{number}/reviews?page={page}&limit={PAGE}")))
+    }
+
+    /// A page of a commit's statuses, the newest of each context.
+    #[must_use]
+    pub fn statuses(&self, commit: &CommitId, page: u32) -> Call {
+        Call::get(self.path(&format!("commits/{commit}/status?page={page}&limit={PAGE}")))
+    }
+
     /// What a user may do here. Asked of others by an administrator of the repository only.
     #[must_use]
     pub fn permission(&self, login: &str) -> Call {
@@ -171,6 +194,7 @@ struct PullBody {
     merged: bool,
     merged_at: Option<Timestamp>,
     merge_commit_sha: Option<String>,
+    merge_base: Option<String>,
     base: SideBody,
     head: SideBody,
 }
@@ -208,6 +232,7 @@ impl PullBody {
             number: self.number,
             author: self.user.and_then(UserBody::user).unwrap_or_else(ghost),
             head: commit(&self.head.sha)?,
+            fork_point: self.merge_base.and_then(|id| id.parse().ok()),
             into: self.base.name,
             open: self.state == "open",
             merged,
@@ -288,6 +313,79 @@ pub fn read_me(body: &[u8]) -> Result<User, Unreadable> {
             what: "our own user",
             why: "it has no number".to_owned(),
         })
+}
+
+#[derive(Deserialize)]
+struct ReviewBody {
+    user: Option<UserBody>,
+    state: String,
+    commit_id: Option<String>,
+    submitted_at: Option<Timestamp>,
+    #[serde(default)]
+    official: bool,
+    #[serde(default)]
+    stale: bool,
+    #[serde(default)]
+    dismissed: bool,
+}
+
+impl ReviewBody {
+    fn review(self) -> Review {
+        let counts = self.official && !self.stale && !self.dismissed;
+        let says = match self.state.as_str() {
+            "APPROVED" if counts => Says::Yes,
+            "APPROVED" | "REQUEST_CHANGES" => Says::No,
+            _ => Says::Nothing,
+        };
+        Review {
+            by: self.user.and_then(UserBody::user),
+            at: self.submitted_at.unwrap_or_default(),
+            commit: self.commit_id.and_then(|id| id.parse().ok()),
+            says,
+        }
+    }
+}
+
+/// Reads a page of reviews, oldest first; how many there are on it.
+///
+/// # Errors
+/// [`Unreadable`].
+pub fn read_reviews(body: &[u8]) -> Result<(usize, Vec<Review>), Unreadable> {
+    let all: Vec<ReviewBody> = read("reviews", body)?;
+    Ok((all.len(), all.into_iter().map(ReviewBody::review).collect()))
+}
+
+#[derive(Deserialize)]
+struct CombinedBody {
+    #[serde(default)]
+    total_count: usize,
+    statuses: Option<Vec<StatusBody>>,
+}
+
+#[derive(Deserialize)]
+struct StatusBody {
+    /// The item's state is in the field `status`; `state` is the combined one's.
+    status: String,
+    context: String,
+}
+
+/// Reads a page of a commit's statuses: how many there are in all, and what each context says.
+///
+/// # Errors
+/// [`Unreadable`].
+pub fn read_statuses(body: &[u8]) -> Result<(usize, Vec<Checked>), Unreadable> {
+    let body: CombinedBody = read("statuses", body)?;
+    let verdict = |said: &str| match said {
+        "success" | "skipped" => Verdict::Passed,
+        "pending" => Verdict::Running,
+        _ => Verdict::Failed,
+    };
+    let all = body.statuses.unwrap_or_default().into_iter();
+    let checked = all.map(|status| Checked {
+        verdict: verdict(&status.status),
+        name: status.context,
+    });
+    Ok((body.total_count, checked.collect()))
 }
 
 #[derive(Deserialize)]

@@ -14,6 +14,9 @@ pub struct Kept {
     pub author: User,
     /// The commit that it would merge.
     pub head: CommitId,
+    /// Where it left the branch, as the forge says.
+    #[serde(default)]
+    pub fork_point: Option<CommitId>,
     /// The branch that it would be merged into.
     pub into: String,
     /// Whether it is open.
@@ -66,6 +69,7 @@ impl Kept {
             number: pull.number,
             author: pull.author,
             head: pull.head,
+            fork_point: pull.fork_point,
             into: pull.into,
             open: pull.open,
             merged: pull.merged,

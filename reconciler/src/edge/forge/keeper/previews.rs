@@ -152,7 +152,7 @@ impl Keeper {
     }
 
     /// Runs on a thread that may block, with the repository of pull requests.
-    async fn blocking<T: Send + 'static>(
+    pub(super) async fn blocking<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Mutex<Mirror>, &Expected) -> T + Send + 'static,
     ) -> Result<T, TurnError> {

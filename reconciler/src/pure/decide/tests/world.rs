@@ -83,6 +83,7 @@ impl World {
                 era: 0,
                 author: KeyId("author".into()),
                 reconcilers: vec![],
+                asks_forge: false,
                 timestamp_keys: vec![],
             },
             now,

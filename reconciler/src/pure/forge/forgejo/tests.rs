@@ -99,3 +99,73 @@ fn names_are_encoded_into_paths() {
     );
     assert!(Repo::parse("fleet").is_none());
 }
+
+// holds: DL-15
+#[test]
+fn an_approval_counts_of_just_the_head_and_as_the_last_word_of_its_reviewer() {
+    let review = |by: u64, state: &str, more: &str| {
+        format!(
+            r#"{{"user":{{"id":{by},"login":"u{by}"}},"state":"{state}","commit_id":"{HEAD}","submitted_at":"2026-11-29T09:40:00Z",{more}}}"#
+        )
+    };
+    let counts = r#""official":true,"stale":false,"dismissed":false"#;
+    let names = |bodies: &[String]| -> Vec<String> {
+        let (count, reviews) = read_reviews(format!("[{}]", bodies.join(",")).as_bytes()).unwrap();
+        assert_eq!(count, bodies.len());
+        let author = User {
+            id: 41,
+            login: "dana".to_owned(),
+        };
+        let yes = super::super::approving(&reviews, &HEAD.parse().unwrap(), &author);
+        yes.into_iter().map(|(user, _)| user.login).collect()
+    };
+    let yes = review(42, "APPROVED", counts);
+    assert_eq!(names(std::slice::from_ref(&yes)), ["u42"]);
+    assert_eq!(names(&[yes.clone(), review(42, "COMMENT", counts)]), ["u42"]);
+    assert!(names(&[yes.clone(), review(42, "REQUEST_CHANGES", counts)]).is_empty());
+    assert!(names(&[review(41, "APPROVED", counts)]).is_empty(), "his own");
+    assert!(names(&[yes.replace(HEAD, MERGE)]).is_empty(), "of another head");
+    let team = format!(r#"{{"user":null,"team":{{"id":1}},"state":"REQUEST_REVIEW",{counts}}}"#);
+    assert_eq!(names(&[team, yes]), ["u42"]);
+    for not in ["official", "stale", "dismissed"] {
+        let flag = |name: &str, usual: bool| format!(r#""{name}":{}"#, usual != (name == not));
+        let more = [
+            flag("official", true),
+            flag("stale", false),
+            flag("dismissed", false),
+        ]
+        .join(",");
+        assert!(names(&[review(42, "APPROVED", &more)]).is_empty(), "{not}");
+    }
+}
+
+// holds: DL-2
+#[test]
+fn a_status_says_its_state_in_the_field_status() {
+    let item = |context: &str, status: &str| {
+        format!(r#"{{"context":"{context}","status":"{status}","state":"success"}}"#)
+    };
+    let body = format!(
+        r#"{{"state":"failure","total_count":7,"statuses":[{},{},{},{}]}}"#,
+        item("a", "success"),
+        item("b", "pending"),
+        item("c", "error"),
+        item("d", "warning")
+    );
+    let (total, read) = read_statuses(body.as_bytes()).unwrap();
+    assert_eq!(total, 7);
+    let verdicts: Vec<Verdict> = read.iter().map(|check| check.verdict).collect();
+    assert_eq!(
+        verdicts,
+        [
+            Verdict::Passed,
+            Verdict::Running,
+            Verdict::Failed,
+            Verdict::Failed
+        ]
+    );
+    assert_eq!(
+        read_statuses(br#"{"state":"","total_count":0,"statuses":null}"#).unwrap(),
+        (0, vec![])
+    );
+}

@@ -1,0 +1,143 @@
+//! Asks the forge for what deliveries wait for: reviews of just their change, and checks (DL-2, DL-15).
+
+use std::sync::PoisonError;
+
+use jiff::{SignedDuration, Timestamp};
+use meshplan_schemas::ident::CommitId;
+use meshplan_schemas::lifecycle::delivery::{Code, State};
+
+use super::{Keeper, PROGRESS, TurnError, later};
+use crate::edge::forge::ForgeError;
+use crate::edge::mirror::MirrorError;
+use crate::edge::store::StoreError;
+use crate::pure::delivery::Delivery;
+use crate::pure::forge::approving;
+use crate::pure::forge::kept::Kept;
+use crate::pure::snapshot::Review;
+
+/// How many of the newest deliveries may wait: the newest one takes the place of the others.
+const WAITING: u32 = 5;
+/// A forge may hear of its own merge after us: for so long a commit without a pull request is asked about again.
+const HEARS_WITHIN: SignedDuration = SignedDuration::from_secs(60);
+
+impl Keeper {
+    /// Asks for each delivery that waits; says when to ask again.
+    pub(super) async fn ask_gates(&self) -> Result<Option<Timestamp>, TurnError> {
+        let mut waits = false;
+        for (commit, _) in self.store.delivery_changes(WAITING).await? {
+            let Some(delivery) = self.store.delivery(&commit).await? else {
+                continue;
+            };
+            let wants_reviews = delivery.state == State::Held && delivery.code == Code::Approvals;
+            let wants_checks = delivery.state == State::Proposed && !delivery.checks.is_empty();
+            if !wants_reviews && !wants_checks {
+                continue;
+            }
+            waits = true;
+            let kept = self.kept().await?;
+            let kept = kept.values().find(|kept| kept.made(&commit));
+            let asked = async {
+                if wants_checks {
+                    self.ask_checks(&delivery, kept).await?;
+                }
+                match kept {
+                    Some(kept) if wants_reviews => self.ask_reviews(&delivery, kept).await,
+                    _ => Ok(()),
+                }
+            };
+            asked.await?;
+        }
+        Ok(waits.then(|| later(self.clock.now(), PROGRESS)))
+    }
+
+    /// The statuses of the head that was merged; of a commit that no pull request brought, its own.
+    async fn ask_checks(&self, delivery: &Delivery, kept: Option<&Kept>) -> Result<(), TurnError> {
+        let of = match kept {
+            Some(kept) => &kept.head,
+            None if self.clock.now() < later(delivery.since, HEARS_WITHIN) => return Ok(()),
+            None => &delivery.commit,
+        };
+        let checks = match self.forge.checks(of).await {
+            Ok(checks) => checks,
+            Err(ForgeError::Missing { .. }) => Vec::new(),
+            Err(error) => return Err(error.into()),
+        };
+        let named = checks
+            .into_iter()
+            .filter(|check| delivery.checks.contains(&check.name));
+        let named: Vec<_> = named.collect();
+        if self.store.put_checks(&delivery.commit, &named).await? {
+            self.pass.wake();
+        }
+        Ok(())
+    }
+
+    /// The reviews that approve of just what the delivery changes, by people who may write as the forge says now.
+    async fn ask_reviews(&self, delivery: &Delivery, kept: &Kept) -> Result<(), TurnError> {
+        let Some(binds) = delivery.binds else {
+            return Ok(());
+        };
+        let reviews = self.forge.reviews(kept.number).await?;
+        let approving = approving(&reviews, &kept.head, &kept.author);
+        let mut counted = Vec::new();
+        if !approving.is_empty() && self.is_just(delivery, kept).await? {
+            for (user, at) in approving {
+                // Where the forge does not tell, it is not yes.
+                match self.forge.may_write(&user).await {
+                    Ok(true) => {}
+                    Ok(false) | Err(ForgeError::Refused { .. }) => continue,
+                    Err(error) => return Err(error.into()),
+                }
+                counted.push(Review {
+                    by: user.login,
+                    at,
+                    binds,
+                });
+            }
+        }
+        self.store.set_reviews(&delivery.commit, &counted).await?;
+        if !counted.is_empty() {
+            self.pass.wake();
+        }
+        Ok(())
+    }
+
+    /// Whether what is delivered is what was reviewed: since the commit that was accepted last, nothing else came.
+    async fn is_just(&self, delivery: &Delivery, kept: &Kept) -> Result<bool, TurnError> {
+        let Some(since) = self.accepted_before(delivery).await? else {
+            return Ok(false);
+        };
+        let Some(fork_point) = kept.fork_point.clone() else {
+            return Ok(false);
+        };
+        let (number, commit, head) = (kept.number, delivery.commit.clone(), kept.head.clone());
+        let just = self
+            .blocking(move |mirror, _| {
+                let mut mirror = mirror.lock().unwrap_or_else(PoisonError::into_inner);
+                mirror
+                    .fetch_pulls(&[number])
+                    .map(|_| mirror.brings_just((&since, &commit), (&fork_point, &head)))
+            })
+            .await??;
+        match just {
+            Ok(just) => Ok(just),
+            Err(MirrorError::NoCommit { .. }) => Ok(false),
+            Err(error) => Err(TurnError::Preview(error.to_string())),
+        }
+    }
+
+    /// The newest commit before it that was delivered.
+    async fn accepted_before(&self, delivery: &Delivery) -> Result<Option<CommitId>, StoreError> {
+        let mut previous = delivery.previous.clone();
+        while let Some(commit) = previous {
+            let Some(before) = self.store.delivery(&commit).await? else {
+                return Ok(None);
+            };
+            if before.state == State::Delivered {
+                return Ok(Some(commit));
+            }
+            previous = before.previous;
+        }
+        Ok(None)
+    }
+}

@@ -1,0 +1,86 @@
+//! Checks that a plan names, as a forge tells of them (DL-2).
+
+use meshplan_schemas::document::plan::Check;
+use meshplan_schemas::lifecycle::delivery::State;
+
+use super::world::{World, tree};
+use crate::pure::compose::Composed;
+use crate::pure::snapshot::{Checked, Verdict};
+
+fn checked(web: &str) -> Composed {
+    let mut tree = tree(3, "one", &[("web", web)]);
+    for plan in tree.plans.values_mut() {
+        plan.check = Check::Named(vec!["ci/a".into(), "ci/b".into()]);
+    }
+    tree
+}
+
+fn at_a_forge() -> World {
+    let mut world = World::at_rest(3);
+    world.settings.asks_forge = true;
+    world
+}
+
+fn says(verdicts: &[(&str, Verdict)]) -> Vec<Checked> {
+    let said = verdicts.iter().map(|(name, verdict)| Checked {
+        name: (*name).to_owned(),
+        verdict: *verdict,
+    });
+    said.collect()
+}
+
+// holds: DL-2
+#[test]
+fn it_stays_proposed_until_the_forge_has_said_and_while_a_check_runs() {
+    let mut world = at_a_forge();
+    let commit = world.merge(checked("two"));
+    world.run(100);
+    assert_eq!(world.state(&commit), State::Proposed, "nobody has asked yet");
+    let running = [("ci/a", Verdict::Passed), ("ci/b", Verdict::Running)];
+    world.snapshot.checks.insert(commit.clone(), says(&running));
+    world.run(100);
+    assert_eq!(world.state(&commit), State::Proposed);
+    assert_eq!(world.archive[&commit].reason, "ci/b still runs");
+    let passed = [
+        ("ci/a", Verdict::Passed),
+        ("ci/b", Verdict::Passed),
+        ("x", Verdict::Failed),
+    ];
+    world.snapshot.checks.insert(commit.clone(), says(&passed));
+    world.run(100);
+    assert_eq!(
+        world.codes(&commit),
+        ["proposed (announced)", "delivering (checked)", "delivered (done)"]
+    );
+}
+
+// holds: DL-2
+#[test]
+fn what_had_neither_passed_nor_run_at_the_merge_is_lifted_by_nothing_that_passes_later() {
+    for (verdicts, code) in [
+        (vec![("ci/a", Verdict::Passed)], "held (merged-unchecked)"),
+        (
+            vec![("ci/a", Verdict::Running), ("ci/b", Verdict::Failed)],
+            "held (check-failed)",
+        ),
+    ] {
+        let mut world = at_a_forge();
+        let commit = world.merge(checked("two"));
+        world.snapshot.checks.insert(commit.clone(), says(&verdicts));
+        world.run(10);
+        assert_eq!(world.codes(&commit).last().unwrap(), code);
+        let passed = [("ci/a", Verdict::Passed), ("ci/b", Verdict::Passed)];
+        world.snapshot.checks.insert(commit.clone(), says(&passed));
+        world.run(100);
+        assert_eq!(world.codes(&commit).last().unwrap(), code);
+    }
+}
+
+// holds: DL-2
+#[test]
+fn without_a_forge_to_ask_a_named_check_holds_at_once() {
+    let mut world = World::at_rest(3);
+    let commit = world.merge(checked("two"));
+    world.run(10);
+    assert_eq!(world.codes(&commit).last().unwrap(), "held (merged-unchecked)");
+}

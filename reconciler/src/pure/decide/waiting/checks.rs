@@ -1,0 +1,80 @@
+//! Checks that a plan names: what the forge says of them, and what follows (DL-2, DL-15).
+
+use std::collections::BTreeSet;
+
+use meshplan_schemas::document::PlanDoc;
+use meshplan_schemas::document::plan::Check;
+use meshplan_schemas::lifecycle::delivery::Code;
+
+use crate::pure::decide::draft::Draft;
+use crate::pure::delivery::Delivery;
+use crate::pure::snapshot::Verdict;
+
+/// What follows of the checks.
+pub(super) enum Asked {
+    /// All have passed, or none is named.
+    Passed,
+    /// It is not known yet: for what it waits.
+    Waits(String),
+    /// They do not let it begin.
+    Holds(Code, String),
+}
+
+/// The checks that the plans before and after name.
+pub(super) fn named(bounds: &[Option<PlanDoc>]) -> Vec<String> {
+    let mut names = BTreeSet::new();
+    for plan in bounds.iter().flatten() {
+        if let Check::Named(of_plan) = &plan.check {
+            names.extend(of_plan.iter().cloned());
+        }
+    }
+    names.into_iter().collect()
+}
+
+/// What follows of what the forge says.
+pub(super) fn ask(draft: &Draft<'_>, delivery: &Delivery, names: &[String]) -> Asked {
+    if names.is_empty() {
+        return Asked::Passed;
+    }
+    let all = names.join(", ");
+    if !draft.known.settings.asks_forge {
+        let reason = format!("merged without a passing check: its plan names {all} and nobody reports it");
+        return Asked::Holds(Code::MergedUnchecked, reason);
+    }
+    let Some(said) = draft.known.snapshot.checks.get(&delivery.commit) else {
+        return Asked::Waits(format!("the forge has not said yet what became of {all}"));
+    };
+    let with = |wanted: Verdict| -> Vec<&str> {
+        let of = |name: &&String| {
+            said.iter()
+                .any(|check| check.name == **name && check.verdict == wanted)
+        };
+        names.iter().filter(of).map(String::as_str).collect()
+    };
+    let (passed, failed, running) = (
+        with(Verdict::Passed),
+        with(Verdict::Failed),
+        with(Verdict::Running),
+    );
+    if !failed.is_empty() {
+        return Asked::Holds(
+            Code::CheckFailed,
+            format!("the forge says that {} failed", failed.join(", ")),
+        );
+    }
+    if passed.len() == names.len() {
+        return Asked::Passed;
+    }
+    let silent = |name: &&String| !passed.contains(&name.as_str()) && !running.contains(&name.as_str());
+    let silent: Vec<&str> = names.iter().filter(silent).map(String::as_str).collect();
+    if silent.is_empty() {
+        return Asked::Waits(format!("{} still runs", running.join(", ")));
+    }
+    Asked::Holds(
+        Code::MergedUnchecked,
+        format!(
+            "merged without a passing check: its plan names {all}, and at the merge {} had not passed and did not run",
+            silent.join(", ")
+        ),
+    )
+}

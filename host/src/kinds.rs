@@ -340,6 +340,7 @@ impl Wanted {
         match self {
             Self::Service(w) => service::starts(w, observed),
             Self::Process(w) => process::starts(w, observed),
+            Self::Action(_) => true,
             _ => false,
         }
     }
@@ -380,18 +381,18 @@ impl Wanted {
         Ok(settled)
     }
 
-    /// Makes it so; the unit that was started, as it stood at the first look.
+    /// Makes it so; the unit that was started, as it stood at the first look. `ran`: as of [`Wanted::plan`].
     ///
     /// # Errors
     /// In words.
-    pub fn apply(&self, reach: Reach<'_>) -> Result<Option<Unit>, String> {
+    pub fn apply(&self, ran: bool, reach: Reach<'_>) -> Result<Option<Unit>, String> {
         let words = |e: DiskError| e.to_string();
         match self {
             Self::File(w) => file::apply(w, reach.root).map_err(words)?,
             Self::Directory(w) => directory::apply(w, reach.root).map_err(words)?,
             Self::Link(w) => link::apply(w, reach.root).map_err(words)?,
             Self::Service(w) => return service::apply(w, reach.system),
-            Self::Process(w) => return process::apply(w, reach),
+            Self::Process(w) => return process::apply(w, ran, reach),
             Self::User(w) => user::apply(w, reach)?,
             Self::Group(w) => group::apply(w, reach.system)?,
             Self::Sysctl(w) => sysctl::apply(w, reach)?,
@@ -452,10 +453,16 @@ pub fn target(name: &ResourceName, kind: &Kind) -> Option<Target> {
 /// What else a resource of a kind keeps others from having (HR-6): the units and files of a process.
 #[must_use]
 pub fn claims(kind: &Kind) -> Vec<Target> {
-    let Kind::Process(spec) = kind else {
-        return Vec::new();
-    };
-    let units = [process::service_of(&spec.name), process::timer_of(&spec.name)];
+    match kind {
+        Kind::Process(spec) => claims_of(&spec.name),
+        _ => Vec::new(),
+    }
+}
+
+/// The units and files of a process of this name.
+#[must_use]
+pub fn claims_of(process: &str) -> Vec<Target> {
+    let units = [process::service_of(process), process::timer_of(process)];
     let of = |unit: String| {
         let file = process::file_of(&unit).ok().map(Target::Path);
         file.into_iter().chain([Target::Thing(Sort::Unit, unit)])
@@ -490,7 +497,7 @@ pub fn state(target: &Target, reach: Reach<'_>) -> Observed {
 }
 
 /// The way back to how a thing that is no path stands. `wanted` is what will be made of it; where it is swept, it will be
-/// as it was `found`. `restarts`: what it stands on changes.
+/// as it was `found`. `follows`: how it follows when what it stands on changes.
 ///
 /// # Errors
 /// In words: what it takes could not be kept.
@@ -498,23 +505,23 @@ pub fn way_back(
     (sort, name): (Sort, &str),
     there: &Observed,
     (wanted, found): (Option<&Wanted>, Option<&Thing>),
-    restarts: bool,
+    follows: Option<Follow>,
     reach: Reach<'_>,
 ) -> Result<Back, String> {
     let thing = there.thing();
     match (sort, wanted) {
-        (Sort::Unit, Some(Wanted::Service(wanted))) => {
-            Ok(service::way_back(wanted, thing.as_ref(), restarts))
-        }
+        (Sort::Unit, Some(Wanted::Service(wanted))) => Ok(service::way_back(wanted, thing.as_ref(), follows)),
         (Sort::Unit, _) => Ok(service::way_back_of_swept(name, thing.as_ref(), found)),
-        (Sort::Process, Some(Wanted::Process(wanted))) => process::way_back(name, there, Some(wanted), reach),
-        (Sort::Process, _) => process::way_back(name, there, None, reach),
+        (Sort::Process, Some(Wanted::Process(wanted))) => {
+            process::way_back(name, there, (Some(wanted), follows), reach)
+        }
+        (Sort::Process, _) => process::way_back(name, there, (None, None), reach),
         (Sort::User, Some(Wanted::User(wanted))) => user::way_back(name, there, Some(wanted), reach),
         (Sort::User, _) => user::way_back(name, there, None, reach),
         (Sort::Group, Some(Wanted::Group(wanted))) => {
             Ok(group::way_back(name, thing.as_ref(), wanted.is_absent))
         }
-        (Sort::Group, _) => Ok(group::way_back(name, thing.as_ref(), true)),
+        (Sort::Group, _) => Ok(group::way_back(name, thing.as_ref(), found.is_none())),
         (Sort::Setting, _) => sysctl::way_back(name, there, reach),
         (Sort::KernelModule, _) => kernel_module::way_back(name, there, reach),
         (Sort::Step, _) => Ok(Back::default()),

@@ -89,10 +89,19 @@ pub fn state(system: &dyn System, name: &str) -> Observed {
     match entry(system, "group", name) {
         Err(why) => Observed::Unknown(why),
         Ok(None) => Observed::Absent,
-        Ok(Some(line)) => match line.split(':').nth(2).and_then(|gid| gid.parse().ok()) {
-            Some(gid) => Observed::Is(Thing::Group { gid }),
-            None => Observed::Unknown(format!("the group database says {line:?}")),
-        },
+        Ok(Some(line)) => {
+            let mut fields = line.split(':').skip(2);
+            let gid = fields.next().and_then(|gid| gid.parse().ok());
+            let members = fields.next().unwrap_or_default().split(',');
+            let members = members
+                .filter(|name| !name.is_empty())
+                .map(str::to_owned)
+                .collect();
+            match gid {
+                Some(gid) => Observed::Is(Thing::Group { gid, members }),
+                None => Observed::Unknown(format!("the group database says {line:?}")),
+            }
+        }
     }
 }
 
@@ -106,7 +115,7 @@ pub fn plan(wanted: &Wanted, observed: &Observed) -> Decision {
         Observed::Is(Thing::Group { .. }) if wanted.is_absent => {
             Decision::Update(format!("group {name} is removed"))
         }
-        Observed::Is(Thing::Group { gid }) => match wanted.gid.filter(|wanted| wanted != gid) {
+        Observed::Is(Thing::Group { gid, .. }) => match wanted.gid.filter(|wanted| wanted != gid) {
             None => Decision::Unchanged,
             Some(wanted) => Decision::Update(format!("group {name}: number {wanted} instead of {gid}")),
         },
@@ -147,15 +156,18 @@ pub fn way_back(name: &str, there: Option<&Thing>, removes: bool) -> Back {
     let mut back = Back::default();
     let it = (Sort::Group, name);
     match there {
-        Some(Thing::Group { gid }) if removes => {
+        Some(Thing::Group { gid, members }) if removes => {
             back.run(
                 When::Last,
                 it,
                 &["groupadd", "--gid", &gid.to_string(), name],
                 &[NAME_TAKEN],
             );
+            if !members.is_empty() {
+                back.run(When::Last, it, &["gpasswd", "-M", &members.join(","), name], &[]);
+            }
         }
-        Some(Thing::Group { gid }) => {
+        Some(Thing::Group { gid, .. }) => {
             back.run(
                 When::Last,
                 it,
@@ -174,7 +186,7 @@ pub fn way_back(name: &str, there: Option<&Thing>, removes: bool) -> Back {
 /// In words.
 pub fn give_back(name: &str, found: Option<&Thing>, system: &dyn System) -> Result<String, String> {
     match found {
-        Some(Thing::Group { gid }) => {
+        Some(Thing::Group { gid, .. }) => {
             run(system, &["groupmod", "--gid", &gid.to_string(), name], &[])?;
             Ok(format!(
                 "group {name} has the number {gid} again, as it was found"

@@ -9,9 +9,9 @@ use std::time::Duration;
 use meshplan_schemas::ident::ResourceId;
 use meshplan_schemas::resource::programs::{Process, Run};
 
-use super::service::{first_look, kept, thing};
-use super::{Back, Decision, Invalid, Reach, put_text, text_of};
-use crate::edge::disk::atomic;
+use super::service::{NO_UNIT, NOT_LOADED, again, first_look, kept, thing, unit_name, unlimited};
+use super::{Back, Decision, Follow, Invalid, Reach, put_text, text_of};
+use crate::edge::disk::{DiskError, NewFile, Owner, atomic};
 use crate::edge::system::{JOB, Turn};
 use crate::pure::inverse::When;
 use crate::pure::observed::Observed;
@@ -24,8 +24,6 @@ use crate::pure::unit_file::{self, FOLDER};
 
 /// What a run may take beyond its own bound before the service manager is thought to hang.
 const OVER: Duration = Duration::from_secs(30);
-/// What `systemctl` ends with where there is no such unit, and where there is no such file.
-const NO_UNIT: [i32; 2] = [5, 1];
 
 /// A process that is asked for properly.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -51,6 +49,7 @@ pub fn validate(spec: &Process, units: &BTreeMap<ResourceId, String>) -> Result<
     if let Some(why) = unit_file::unwritable(spec) {
         return Err(fields(why));
     }
+    unit_name(&service_of(&spec.name)).map_err(fields)?;
     for (is_asked, what) in [
         (spec.bundle.is_some(), "`bundle`"),
         (!spec.replaces.is_empty(), "`replaces`"),
@@ -74,7 +73,8 @@ pub fn validate(spec: &Process, units: &BTreeMap<ResourceId, String>) -> Result<
         run: spec.run,
         service: unit_file::service(spec, &stopped),
         timer: unit_file::timer(spec),
-        bound: Duration::from_secs(u64::from(spec.timeout_secs)).saturating_add(OVER),
+        bound: Duration::from_secs(u64::from(spec.timeout_secs) + u64::from(spec.stop_secs))
+            .saturating_add(OVER),
     })
 }
 
@@ -124,6 +124,10 @@ pub fn state(reach: Reach<'_>, name: &str) -> Observed {
 
 fn part(reach: Reach<'_>, unit: &str) -> Result<Option<Part>, String> {
     let text = text_of(reach, &file_of(unit)?)?;
+    // A timer that comes with a package is no process's.
+    if text.is_none() && unit.ends_with(".timer") {
+        return Ok(None);
+    }
     let found = reach.system.unit(unit)?;
     if text.is_none() && found.is_none() {
         return Ok(None);
@@ -195,11 +199,27 @@ pub fn plan(wanted: &Wanted, observed: &Observed, ran: bool) -> Decision {
         }
         Run::Once => add(!ran, "it runs once".to_owned()),
     }
+    add(
+        *run != Run::Daemon && was_daemon(service),
+        "its daemon stops".to_owned(),
+    );
     match (words.as_slice(), service) {
         ([], _) => Decision::Unchanged,
         (words, None) => Decision::Create(format!("process {name} is new: {}", words.join("; "))),
         (words, Some(_)) => Decision::Update(format!("process {name}: {}", words.join("; "))),
     }
+}
+
+/// Whether a unit runs for ever, or starts at boot: what runs to its end does neither.
+fn was_daemon(service: Option<&Part>) -> bool {
+    let Some(part) = service else { return false };
+    part.active == "active" && !is_oneshot(part) || unit_of(part).is_enabled() == Some(true)
+}
+
+/// A run of it may be under way, which is no daemon.
+fn is_oneshot(part: &Part) -> bool {
+    let text = part.text.as_deref().unwrap_or_default();
+    text.lines().any(|line| line == "Type=oneshot")
 }
 
 /// Whether it is started afresh by what [`plan`] would change.
@@ -211,11 +231,12 @@ pub fn starts(wanted: &Wanted, observed: &Observed) -> bool {
     wanted.run != Run::Scheduled && (!is_up || !differs(&wanted.service, service).is_empty())
 }
 
-/// Makes it so; the unit as it stood at the first look, where it was started and is to be looked at again.
+/// Makes it so; the unit as it stood at the first look, where it was started and is to be looked at again. `ran`: as of
+/// [`plan`].
 ///
 /// # Errors
 /// In words.
-pub fn apply(wanted: &Wanted, reach: Reach<'_>) -> Result<Option<Unit>, String> {
+pub fn apply(wanted: &Wanted, ran: bool, reach: Reach<'_>) -> Result<Option<Unit>, String> {
     let name = wanted.name.as_str();
     let (service, timer) = (service_of(name), timer_of(name));
     let (is, of_timer) = (part(reach, &service)?, part(reach, &timer)?);
@@ -225,21 +246,32 @@ pub fn apply(wanted: &Wanted, reach: Reach<'_>) -> Result<Option<Unit>, String> 
         None if of_timer.is_some() => take_away(reach, &timer)?,
         None => {}
     }
+    if wanted.run != Run::Daemon && was_daemon(is.as_ref()) {
+        take_away(reach, &service)?;
+        changed = true;
+    }
     if changed {
         put_text(reach, &file_of(&service)?, &wanted.service)?;
         if let Some(text) = &wanted.timer {
             put_text(reach, &file_of(&timer)?, text)?;
+            counted_from_now(reach, &timer)?;
         }
         reach.system.read_units()?;
     }
     let Some(main) = wanted.unit() else {
-        return run_to_its_end(wanted, reach).map(|()| None);
+        // What ran stays done, also where somebody changed its file.
+        return if ran {
+            Ok(None)
+        } else {
+            run_to_its_end(wanted, reach).map(|()| None)
+        };
     };
     let unit = reach.system.unit(&main)?;
     let unit = unit.ok_or_else(|| format!("{main} was written, and the service manager does not have it"))?;
     if unit.is_enabled() != Some(true) {
         reach.system.turn(&main, Turn::Enable, JOB)?;
     }
+    unlimited(reach.system, &main);
     match (unit.is_up(), changed) {
         (true, false) => return Ok(None),
         (true, true) => reach.system.turn(&main, Turn::Restart, wanted.bound)?,
@@ -263,6 +295,7 @@ pub fn follow(wanted: &Wanted, turn: Turn, reach: Reach<'_>) -> Result<Option<Un
     match wanted.run {
         Run::Daemon => {
             let unit = service_of(&wanted.name);
+            unlimited(reach.system, &unit);
             reach.system.turn(&unit, turn, wanted.bound)?;
             first_look(reach.system, &unit).map(Some)
         }
@@ -272,10 +305,27 @@ pub fn follow(wanted: &Wanted, turn: Turn, reach: Reach<'_>) -> Result<Option<Un
     }
 }
 
+/// Has systemd count a changed schedule from now, and not from the last run by the former one: a time of today that is
+/// past already is not made up for (systemd.timer(5), `Persistent=`).
+fn counted_from_now(reach: Reach<'_>, timer: &str) -> Result<(), String> {
+    let stamp =
+        TargetPath::parse(&format!("/var/lib/systemd/timers/stamp-{timer}")).map_err(|e| e.to_string())?;
+    let words = |e: DiskError| e.to_string();
+    if reach.root.stat(&stamp).map_err(words)?.is_none() {
+        return Ok(());
+    }
+    let file = NewFile {
+        bytes: b"",
+        mode: 0o644,
+        owner: Owner::default(),
+    };
+    atomic::put_file(reach.root, &stamp, &file, None).map_err(words)
+}
+
 /// Stops and disables a unit of the host's own and takes its file away.
 fn take_away(reach: Reach<'_>, unit: &str) -> Result<(), String> {
     if let Some(is) = reach.system.unit(unit)? {
-        if is.is_up() {
+        if !is.is_at_rest() {
             reach.system.turn(unit, Turn::Stop, JOB)?;
         }
         if is.is_enabled() == Some(true) {
@@ -289,14 +339,15 @@ fn take_away(reach: Reach<'_>, unit: &str) -> Result<(), String> {
     reach.system.read_units()
 }
 
-/// The way back to how it stands. `wanted` is what will be made of it; none where it is swept.
+/// The way back to how it stands. `wanted` is what will be made of it, none where it is swept; `follows`: how it follows
+/// when what it stands on has changed back.
 ///
 /// # Errors
 /// In words: its files could not be kept.
 pub fn way_back(
     name: &str,
     there: &Observed,
-    wanted: Option<&Wanted>,
+    (wanted, follows): (Option<&Wanted>, Option<Follow>),
     reach: Reach<'_>,
 ) -> Result<Back, String> {
     let there = there.thing();
@@ -310,7 +361,11 @@ pub fn way_back(
     ] {
         back.path(file_of(&unit)?, reach)?;
         let Some(part) = was else {
-            back.run(When::First, it, &["systemctl", "stop", &unit], &NO_UNIT);
+            // A timer that comes with a package is none of its.
+            if text.is_none() {
+                continue;
+            }
+            back.run(When::First, it, &["systemctl", "stop", &unit], &NOT_LOADED);
             back.run(When::First, it, &["systemctl", "disable", &unit], &NO_UNIT);
             back.run(When::First, it, &["systemctl", "reset-failed", &unit], &NO_UNIT);
             continue;
@@ -322,11 +377,17 @@ pub fn way_back(
             None => {}
         }
         let is_another = text.is_some_and(|text| !differs(text, Some(part)).is_empty());
-        match (was.is_up(), is_another) {
-            (true, true) => back.run(When::Last, it, &["systemctl", "restart", &unit], &[]),
-            (true, false) => back.run(When::Last, it, &["systemctl", "start", &unit], &[]),
-            (false, _) => back.run(When::First, it, &["systemctl", "stop", &unit], &NO_UNIT),
+        if !was.is_up() {
+            back.run(When::First, it, &["systemctl", "stop", &unit], &NOT_LOADED);
+            continue;
         }
+        let word = match follows {
+            _ if is_another => "restart",
+            Some(follow) if unit.ends_with(".service") => again(follow),
+            _ => "start",
+        };
+        back.run(When::Last, it, &["systemctl", "reset-failed", &unit], &NO_UNIT);
+        back.run(When::Last, it, &["systemctl", word, &unit], &[]);
     }
     back.run(When::Read, it, &["systemctl", "daemon-reload"], &[]);
     Ok(back)

@@ -5,7 +5,7 @@
 
 use meshplan_schemas::resource::programs::{Service, UnitState};
 
-use super::{Back, Decision, Invalid};
+use super::{Back, Decision, Follow, Invalid};
 use crate::edge::system::{JOB, System, Turn};
 use crate::pure::inverse::When;
 use crate::pure::observed::Observed;
@@ -29,8 +29,12 @@ const SUFFIXES: [&str; 11] = [
 ];
 /// The longest name of a unit, as systemd has it.
 const NAME_BYTES: usize = 255;
-/// What `systemctl` ends with where there is no such unit, and where there is no such file.
-const NO_UNIT: [i32; 2] = [5, 1];
+/// What `systemctl stop` ends with where there is no such unit. Not 1: that is a unit that did not stop.
+pub(super) const NOT_LOADED: [i32; 1] = [5];
+/// What other words of `systemctl` end with where there is no such unit, or no such file.
+pub(super) const NO_UNIT: [i32; 2] = [5, 1];
+/// The host's own units: to touch one from within an apply would end the apply.
+const OWN: [&str; 2] = ["meshplan-host.service", "meshplan-revert.service"];
 
 /// A unit that is asked for properly.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -71,6 +75,11 @@ pub fn unit_name(name: &str) -> Result<(), String> {
     let fits = name.rsplit_once('.').is_some_and(|(stem, suffix)| {
         SUFFIXES.contains(&suffix) && !stem.is_empty() && !stem.starts_with('-') && stem.chars().all(is_plain)
     });
+    if OWN.contains(&name) {
+        return Err(format!(
+            "{name} is the host's own unit: no declaration touches it"
+        ));
+    }
     // A template is no unit: only what stands after the `@` makes one of it.
     if fits && name.len() <= NAME_BYTES && !name.contains("@.") {
         return Ok(());
@@ -93,9 +102,8 @@ pub fn state(system: &dyn System, unit: &str) -> Observed {
 
 /// What is kept of a unit.
 pub(super) fn thing(unit: &Unit) -> Thing {
-    let active = if unit.is_up() { "active" } else { &unit.active };
     Thing::Unit {
-        active: active.to_owned(),
+        active: unit.state().to_owned(),
         boot: unit.boot.clone(),
     }
 }
@@ -178,7 +186,7 @@ fn turns(wanted: &Wanted, unit: &Unit) -> Result<Vec<Turn>, String> {
     }
     match wanted.state {
         Some(UnitState::Running) if !unit.is_up() => turns.push(Turn::Start),
-        Some(UnitState::Stopped | UnitState::Masked) if unit.is_up() => turns.push(Turn::Stop),
+        Some(UnitState::Stopped | UnitState::Masked) if !unit.is_at_rest() => turns.push(Turn::Stop),
         _ => {}
     }
     if masks && !unit.is_masked() {
@@ -195,6 +203,9 @@ pub fn apply(wanted: &Wanted, system: &dyn System) -> Result<Option<Unit>, Strin
     let unit = read(system, &wanted.unit)?;
     let turns = turns(wanted, &unit)?;
     for turn in &turns {
+        if *turn == Turn::Start {
+            unlimited(system, &wanted.unit);
+        }
         system.turn(&wanted.unit, *turn, JOB)?;
     }
     if turns.contains(&Turn::Start) {
@@ -212,8 +223,17 @@ pub fn follow(wanted: &Wanted, turn: Turn, system: &dyn System) -> Result<Option
     if !unit.is_up() && wanted.state != Some(UnitState::Running) {
         return Ok(None);
     }
+    unlimited(system, &wanted.unit);
     system.turn(&wanted.unit, turn, JOB)?;
     first_look(system, &wanted.unit).map(Some)
+}
+
+/// Has the manager forget how often a unit was started: a good build must not be refused for what a bad one did.
+pub(super) fn unlimited(system: &dyn System, unit: &str) {
+    if let Err(why) = system.turn(unit, Turn::Reset, JOB) {
+        // It is started all the same; where that is refused, it is said.
+        tracing::debug!(%unit, %why, "its failures are not forgotten");
+    }
 }
 
 /// The unit as it is after the manager has read what changed on the disk.
@@ -246,23 +266,23 @@ pub(super) fn first_look(system: &dyn System, name: &str) -> Result<Unit, String
     }
 }
 
-/// The way back to how it stands. `restarts`: it is restarted when what it stands on changed back.
+/// The way back to how it stands. `follows`: how it follows when what it stands on has changed back.
 #[must_use]
-pub fn way_back(wanted: &Wanted, there: Option<&Thing>, restarts: bool) -> Back {
+pub fn way_back(wanted: &Wanted, there: Option<&Thing>, follows: Option<Follow>) -> Back {
     let unit = wanted.unit.as_str();
     let Some(was) = kept(there) else {
         return gone_again(unit);
     };
     // One that cannot be brought there is not touched.
     let turns = turns(wanted, &was).unwrap_or_default();
-    inverse(unit, &turns, restarts && was.is_up())
+    inverse(unit, &turns, follows.filter(|_| was.is_up()))
 }
 
 /// The way back of one that is given back as it was found.
 #[must_use]
 pub fn way_back_of_swept(unit: &str, there: Option<&Thing>, found: Option<&Thing>) -> Back {
     match kept(there) {
-        Some(was) => inverse(unit, &turns_out(&was, found), false),
+        Some(was) => inverse(unit, &turns_out(&was, found), None),
         None => Back::default(),
     }
 }
@@ -271,7 +291,7 @@ pub fn way_back_of_swept(unit: &str, there: Option<&Thing>, found: Option<&Thing
 fn gone_again(unit: &str) -> Back {
     let mut back = Back::default();
     let it = (Sort::Unit, unit);
-    back.run(When::First, it, &["systemctl", "stop", unit], &NO_UNIT);
+    back.run(When::First, it, &["systemctl", "stop", unit], &NOT_LOADED);
     back.run(When::First, it, &["systemctl", "disable", unit], &NO_UNIT);
     back.run(When::First, it, &["systemctl", "reset-failed", unit], &NO_UNIT);
     back.run(When::Read, it, &["systemctl", "daemon-reload"], &[]);
@@ -279,7 +299,7 @@ fn gone_again(unit: &str) -> Back {
 }
 
 /// What undoes turns, the last first. What stops, stops before its file changes back; the rest comes after that.
-fn inverse(unit: &str, turns: &[Turn], restarts: bool) -> Back {
+fn inverse(unit: &str, turns: &[Turn], follows: Option<Follow>) -> Back {
     let mut back = Back::default();
     let it = (Sort::Unit, unit);
     back.run(When::Read, it, &["systemctl", "daemon-reload"], &[]);
@@ -292,12 +312,24 @@ fn inverse(unit: &str, turns: &[Turn], restarts: bool) -> Back {
             Turn::Mask => (When::Last, Turn::Unmask),
             Turn::Unmask => (When::Last, Turn::Mask),
         };
+        if undo == Turn::Start {
+            back.run(when, it, &["systemctl", "reset-failed", unit], &NO_UNIT);
+        }
         back.run(when, it, &["systemctl", undo.word(), unit], &[]);
     }
-    if restarts && !turns.contains(&Turn::Stop) {
-        back.run(When::Last, it, &["systemctl", "restart", unit], &[]);
+    if let Some(follow) = follows.filter(|_| !turns.contains(&Turn::Stop)) {
+        back.run(When::Last, it, &["systemctl", "reset-failed", unit], &NO_UNIT);
+        back.run(When::Last, it, &["systemctl", again(follow), unit], &[]);
     }
     back
+}
+
+/// The word of `systemctl` by which a unit that is up follows what it stands on.
+pub(super) fn again(follow: Follow) -> &'static str {
+    match follow {
+        Follow::Reload => Turn::Reload.word(),
+        Follow::Restart | Follow::Run => Turn::Restart.word(),
+    }
 }
 
 /// Gives it back as it was found, and says what was done: nothing is started on the way out.
@@ -324,7 +356,7 @@ fn turns_out(is: &Unit, found: Option<&Thing>) -> Vec<Turn> {
     let mut turns = Vec::new();
     let Some(was) = kept(found) else {
         // The host brought it: it is the host's to take away.
-        turns.extend(is.is_up().then_some(Turn::Stop));
+        turns.extend((!is.is_at_rest()).then_some(Turn::Stop));
         turns.extend((is.is_enabled() == Some(true)).then_some(Turn::Disable));
         return turns;
     };
@@ -336,7 +368,7 @@ fn turns_out(is: &Unit, found: Option<&Thing>) -> Vec<Turn> {
         (Some(false) | None, Some(true)) => turns.push(Turn::Enable),
         _ => {}
     }
-    turns.extend((is.is_up() && !was.is_up()).then_some(Turn::Stop));
+    turns.extend((!is.is_at_rest() && was.is_at_rest()).then_some(Turn::Stop));
     if was.is_masked() && !is.is_masked() {
         turns.push(Turn::Mask);
     }
@@ -400,7 +432,12 @@ mod tests {
                 vec!["enable", "start"],
             ),
             ("active", "enabled", wanted(running, Some(true)), vec![]),
-            ("failed", "enabled", wanted(running, None), vec!["start"]),
+            (
+                "failed",
+                "enabled",
+                wanted(running, None),
+                vec!["reset-failed", "start"],
+            ),
             (
                 "active",
                 "enabled",
@@ -519,7 +556,7 @@ mod tests {
         ] {
             let system = machine(active, boot);
             let there = state(&system, "web.service");
-            let back = way_back(&asked, there.thing().as_ref(), false);
+            let back = way_back(&asked, there.thing().as_ref(), None);
             apply(&asked, &system).unwrap();
             let mut acts = back.acts;
             acts.sort_by_key(|act| act.when);

@@ -218,7 +218,12 @@ pub fn plan(inputs: &Inputs<'_>) -> Plan {
                 for ask in asks {
                     one(inputs, module, ask, &mut plan);
                 }
-                let following = follow::following(asks, plan.steps.get(first..).unwrap_or_default());
+                let following = follow::following(
+                    asks,
+                    plan.steps.get(first..).unwrap_or_default(),
+                    |name| plan.holds.contains_key(name),
+                    &inputs.ledger.due,
+                );
                 plan.steps.extend(following.into_iter().map(Step::Follow));
             }
         }

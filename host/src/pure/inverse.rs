@@ -101,7 +101,7 @@ pub enum UndoAct {
 }
 
 /// How long a program of the way back may take, in seconds.
-const RUN_SECS: u32 = 120;
+const RUN_SECS: u32 = 600;
 
 impl UndoAct {
     /// A program that runs; `accepts` are exit codes that say that the state was there already.
@@ -381,7 +381,7 @@ mod tests {
         assert_eq!(
             serde_json::to_string(&entry).unwrap(),
             "{\"name\":\"web.site\",\"place\":\"root\",\"path\":\"user:web\",\"act\":{\"run\":{\"argv\":[\"userdel\",\
-             \"web\"],\"accepts\":[6],\"timeout_secs\":120}}}"
+             \"web\"],\"accepts\":[6],\"timeout_secs\":600}}}"
         );
     }
 }

@@ -9,6 +9,7 @@ use meshplan_schemas::digest::Digest;
 use meshplan_schemas::ident::ResourceName;
 use serde::{Deserialize, Serialize};
 
+use super::apply_plan::Follow;
 use super::target::Target;
 use super::target_path::TargetPath;
 
@@ -39,6 +40,17 @@ pub struct Ledger {
     /// confirmed one has them otherwise, and that is no drift.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub ahead: BTreeSet<ResourceName>,
+    /// What is still to be restarted, reloaded or run for a change that was made.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub due: BTreeMap<ResourceName, Follow>,
+}
+
+impl Ledger {
+    /// What follows a change is owed until it has followed.
+    pub fn owe(&mut self, name: ResourceName, how: Follow) {
+        let owed = self.due.entry(name).or_insert(how);
+        *owed = how.max(*owed);
+    }
 }
 
 impl Default for Ledger {
@@ -53,6 +65,7 @@ impl Default for Ledger {
             policy: None,
             forward_only: BTreeSet::new(),
             ahead: BTreeSet::new(),
+            due: BTreeMap::new(),
         }
     }
 }
@@ -202,6 +215,9 @@ pub enum Thing {
     Group {
         /// Its number.
         gid: u32,
+        /// Who is in it beside those whose primary group it is.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        members: Vec<String>,
     },
     /// A setting of the kernel.
     Setting {

@@ -32,12 +32,30 @@ impl Unit {
         ) && self.sub != "auto-restart"
     }
 
+    /// Whether it is at rest: nothing of it runs, and nothing is about to. One that waits for its own restart is neither
+    /// up nor at rest.
+    #[must_use]
+    pub fn is_at_rest(&self) -> bool {
+        matches!(self.active.as_str(), "inactive" | "failed")
+    }
+
+    /// Its state in a word, as it is kept: `auto-restart` is one of its own.
+    #[must_use]
+    pub fn state(&self) -> &str {
+        match self.sub.as_str() {
+            "auto-restart" => "auto-restart",
+            _ if self.is_up() => "active",
+            _ => &self.active,
+        }
+    }
+
     /// Whether it starts at boot; none for a unit that has no say in it, as a static one.
     #[must_use]
     pub fn is_enabled(&self) -> Option<bool> {
         match self.boot.as_str() {
-            "enabled" | "enabled-runtime" | "linked" | "linked-runtime" => Some(true),
-            "disabled" => Some(false),
+            "enabled" | "enabled-runtime" => Some(true),
+            // Its file is linked in, and nothing starts it for that.
+            "disabled" | "linked" | "linked-runtime" => Some(false),
             _ => None,
         }
     }
@@ -111,6 +129,9 @@ mod tests {
         ] {
             assert_eq!(unit(active, sub).is_up(), up, "{active} {sub}");
         }
+        let looping = unit("activating", "auto-restart");
+        assert!(!looping.is_at_rest() && looping.state() == "auto-restart");
+        assert!(unit("failed", "failed").is_at_rest());
     }
 
     // holds: HK-5

@@ -177,8 +177,11 @@ pub fn unwritable(process: &Process) -> Option<String> {
         .chain(std::iter::once(&process.name))
         .chain(&process.schedule.calendar);
     for text in texts {
-        if text.is_empty() || text.chars().any(char::is_control) {
-            return Some(format!("{text:?} is empty, or more than a line"));
+        // A backslash at its end would join it with the next line.
+        if text.is_empty() || text.ends_with('\\') || text.chars().any(char::is_control) {
+            return Some(format!(
+                "{text:?} is empty, more than a line, or ends with a backslash"
+            ));
         }
     }
     let commands = process.command.iter().find(|text| text.contains('\0'));
@@ -306,6 +309,7 @@ mod tests {
         for bad in [
             serde_json::json!({ "user": "web\nUser=root" }),
             serde_json::json!({ "working_directory": "/x\n[Service]" }),
+            serde_json::json!({ "env_files": ["/x\\"] }),
             serde_json::json!({ "name": "../x" }),
             serde_json::json!({ "name": "-x" }),
             serde_json::json!({ "command": ["web"] }),

@@ -126,6 +126,7 @@ fn a_build_that_dies_goes_back_and_the_former_runs_again() {
             "restart web.service",
             "systemctl daemon-reload",
             "enable web.service",
+            "reset-failed web.service",
             "restart web.service"
         ]
     );
@@ -270,4 +271,76 @@ fn no_other_resource_may_have_the_unit_or_the_file_of_a_process() {
     let applied = settle(&mut world.machine(), &decl);
     assert_eq!(applied.end, End::Converged, "what was there is held: {applied:?}");
     assert_eq!(applied.held.len(), 1);
+}
+
+// holds: HR-14, HK-6
+#[test]
+fn a_daemon_follows_its_file_there_and_back() {
+    let world = world();
+    let mut machine = world.machine();
+    let conf = |text: &str, key: &str| {
+        let mut conf = file("conf", "/etc/web.conf", text);
+        conf.spec[key] = json!(["web"]);
+        conf
+    };
+    let decl =
+        |sequence, text, key| Decl::new(sequence).with("app", vec![conf(text, key), daemon("/usr/bin/web")]);
+    settle(&mut machine, &decl(1, "a\n", "restarts"));
+    for (sequence, key, word) in [
+        (2, "restarts", "restart"),
+        (3, "reloads", "reload-or-try-restart"),
+    ] {
+        world.system.with(|sim| sim.log.clear());
+        assert!(apply(&mut machine, &decl(sequence, "b\n", key)).window_open());
+        assert_eq!(world.system.acts(), [format!("{word} web.service")]);
+        machine.revert(&because("no"), 20).unwrap();
+        let acts = world.system.acts();
+        assert_eq!(acts.last(), Some(&format!("{word} web.service")), "{acts:?}");
+    }
+}
+
+// holds: HK-6
+#[test]
+fn what_ran_once_does_not_run_again_for_a_unit_file_that_somebody_changed_or_another_module() {
+    let world = world();
+    let mut machine = world.machine();
+    let once = || process("migrate", json!({ "run": "once", "restart": "never" }));
+    let decl = Decl::new(1).with("app", vec![once()]);
+    settle(&mut machine, &decl);
+    world.system.with(|sim| sim.log.clear());
+    world.disk.plant(
+        &path("/etc/systemd/system/migrate.service"),
+        b"[Service]\n",
+        0o644,
+    );
+    machine.repair(&decl.get(), 30).unwrap();
+    settle(&mut machine, &Decl::new(2).with("site", vec![once()]));
+    assert_eq!(world.system.acts(), ["read units"]);
+}
+
+// holds: HK-6, HR-16
+#[test]
+fn a_daemon_that_becomes_scheduled_stops_and_a_unit_that_is_still_a_process_is_no_other_resource() {
+    let world = world();
+    let mut machine = world.machine();
+    settle(
+        &mut machine,
+        &Decl::new(1).with("app", vec![daemon("/usr/bin/web")]),
+    );
+    let other = resource(
+        "s",
+        "service",
+        json!({ "unit": "web.service", "state": "running" }),
+    );
+    let applied = apply(&mut machine, &Decl::new(2).with("app", vec![other]));
+    let End::NotBegun { why } = &applied.end else {
+        panic!("{applied:?}");
+    };
+    assert!(why.contains("still the process web of app.web"), "{why}");
+    let nightly = json!({ "run": "scheduled", "restart": "never", "schedule": { "calendar": "daily" } });
+    settle(
+        &mut machine,
+        &Decl::new(3).with("app", vec![process("web", nightly)]),
+    );
+    assert_eq!(up(&world), (names(&["web.timer"]), names(&["web.timer"])));
 }

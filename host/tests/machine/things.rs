@@ -432,3 +432,71 @@ fn a_user_that_was_removed_stays_away_when_everything_else_goes_back() {
     );
     assert!(world.system.with(|sim| sim.users.contains_key("eve")));
 }
+
+// holds: HR-8
+#[test]
+fn a_held_unit_is_not_restarted_for_a_file_that_is_new() {
+    let world = world("active", "disabled");
+    let mut decl = Decl::new(1).with("web", vec![conf("a\n"), running()]);
+    decl.declaration.adopted = true;
+    let applied = settle(&mut world.machine(), &decl);
+    assert_eq!(outcomes(&applied), [("web.conf".to_owned(), Outcome::Created)]);
+    assert_eq!(world.system.acts(), Vec::<String>::new());
+}
+
+// holds: HK-1, HR-4
+#[test]
+fn what_was_not_restarted_as_something_failed_is_restarted_with_the_next_apply() {
+    let world = world("active", "enabled");
+    let mut machine = world.machine();
+    settle(
+        &mut machine,
+        &Decl::new(1).with("web", vec![conf("a\n"), running()]),
+    );
+    world.system.with(|sim| sim.log.clear());
+    let broken = resource(
+        "gone",
+        "service",
+        json!({ "unit": "no.service", "state": "running" }),
+    );
+    let mut change = Decl::new(2).with("web", vec![conf("b\n"), running(), broken]);
+    change.declaration.on_failure = OnFailure::Keep;
+    let applied = settle(&mut machine, &change);
+    assert!(applied.failed, "{:?}", applied.lines);
+    assert!(!world.system.acts().contains(&"restart web.service".to_owned()));
+    let applied = settle(
+        &mut machine,
+        &Decl::new(3).with("web", vec![conf("b\n"), running()]),
+    );
+    assert_eq!(
+        reason(&applied, "web.unit"),
+        "restarted, as a former change still asks for"
+    );
+    assert_eq!(world.system.acts(), ["restart web.service"]);
+    assert_eq!(
+        settle(
+            &mut machine,
+            &Decl::new(4).with("web", vec![conf("b\n"), running()])
+        )
+        .end,
+        End::Converged
+    );
+}
+
+// holds: HR-13
+#[test]
+fn the_hosts_own_units_are_no_resources() {
+    let world = World::new();
+    let own = resource(
+        "own",
+        "service",
+        json!({ "unit": "meshplan-host.service", "state": "stopped" }),
+    );
+    let decl = Decl::new(1).with("web", vec![own]);
+    let applied = world.machine().apply(&decl.get(), decl.digest(), 10).unwrap();
+    assert!(
+        reason(&applied, "web.own").contains("the host's own unit"),
+        "{:?}",
+        applied.lines
+    );
+}

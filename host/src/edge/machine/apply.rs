@@ -303,6 +303,7 @@ impl Machine {
                 match self.write(write, wanted.get(name), next) {
                     Ok(started) => {
                         next.take_over(write.record.clone());
+                        owe(write, wanted, next);
                         done.started(name, wanted.get(name), started);
                         done.lines.push(line(
                             name,
@@ -326,6 +327,7 @@ impl Machine {
                 }
                 match self.follow(following, wanted) {
                     Ok(started) => {
+                        next.due.remove(name);
                         done.started(name, wanted.get(name), started);
                         done.followed(following);
                     }
@@ -358,7 +360,8 @@ impl Machine {
                 .map_err(|e| e.to_string())?;
         }
         let wanted = wanted.settled(self.reach())?;
-        let started = wanted.apply(self.reach())?;
+        let ran = has_run(&self.book(), write.record.target.as_ref(), write.record.asked);
+        let started = wanted.apply(ran, self.reach())?;
         match wanted.verify(self.reach()) {
             None => Ok(started),
             Some(why) => Err(why),
@@ -435,6 +438,29 @@ impl Machine {
         });
         Ok(lines.collect())
     }
+}
+
+/// What follows a write is owed; what it starts afresh itself owes nothing more.
+pub(super) fn owe(write: &Write, wanted: &BTreeMap<ResourceName, Wanted>, next: &mut Ledger) {
+    let name = &write.record.name;
+    if write.nature.starts {
+        next.due.remove(name);
+    }
+    for follower in &write.followers {
+        let name = ResourceName {
+            module: name.module.clone(),
+            id: follower.id.clone(),
+        };
+        if wanted.contains_key(&name) && !next.held.contains_key(&name) {
+            next.owe(name, follower.how);
+        }
+    }
+}
+
+/// Whether the ledger says that a thing was done as it is asked for now, under whatever name.
+pub(super) fn has_run(ledger: &Ledger, target: Option<&Target>, asked: Digest) -> bool {
+    let mut records = ledger.records.values().chain(ledger.orphans.values());
+    records.any(|record| record.target.as_ref() == target && record.asked == asked)
 }
 
 impl Done {

@@ -53,6 +53,15 @@ impl Machine {
         }
         let asked = step.record.as_ref().map(|record| record.asked);
         let there = kinds::state(target, self.reach());
+        if let Observed::Unknown(why) | Observed::Other(why) = &there {
+            // Neither forward nor back is known: the window stays, and this is asked again.
+            return line(
+                name,
+                Outcome::Failed,
+                format!("{target} cannot be looked at: {why}"),
+                asked,
+            );
+        }
         let is_as_before = match &there {
             Observed::Absent => step.before.is_none(),
             there => there

@@ -7,6 +7,7 @@ use meshplan_schemas::digest::Digest;
 use meshplan_schemas::ident::ResourceName;
 use meshplan_schemas::report::Outcome;
 
+use super::apply::owe;
 use super::survey::Surveyed;
 use super::verdict::Barred;
 use super::{Applied, Due, End, LedgerState, Machine, MachineError};
@@ -79,10 +80,14 @@ impl Machine {
                 }
                 Step::Write(write) => write,
                 // Only after what was put right just now.
-                Step::Follow(following) if following.because.iter().any(|name| repaired.contains(name)) => {
+                Step::Follow(following)
+                    if book.due.contains_key(&following.name)
+                        || following.because.iter().any(|name| repaired.contains(name)) =>
+                {
                     let name = &following.name;
                     match self.follow(following, &survey.wanted) {
                         Ok(_) => {
+                            next.due.remove(name);
                             let words = following.words();
                             applied.lines.push(line(name, Outcome::Restarted, words, None));
                         }
@@ -132,6 +137,7 @@ impl Machine {
             match self.write(write, survey.wanted.get(name), &mut next) {
                 Ok(_) => {
                     repaired.insert(name.clone());
+                    owe(write, &survey.wanted, &mut next);
                     let words = write.what.clone();
                     applied
                         .lines
@@ -143,7 +149,8 @@ impl Machine {
                 }
             }
         }
-        if next.made != book.made && matches!(self.ledger, LedgerState::Known(_)) {
+        if (&next.made, &next.due) != (&book.made, &book.due) && matches!(self.ledger, LedgerState::Known(_))
+        {
             self.with_reserve(|state| ledger::write(state, &json(&next)))?;
             self.ledger = LedgerState::Known(Box::new(next));
         }

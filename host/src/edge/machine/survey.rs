@@ -8,6 +8,7 @@ use meshplan_schemas::ident::{ModuleName, ResourceId, ResourceName};
 use meshplan_schemas::report::Outcome;
 use meshplan_schemas::resource::{Kind, Resource};
 
+use super::apply::has_run;
 use super::{Change, LedgerState, Machine, MachineError};
 use crate::edge::accounts::Accounts;
 use crate::edge::sealed;
@@ -17,7 +18,7 @@ use crate::pure::capability;
 use crate::pure::observed::Observed;
 use crate::pure::order::order;
 use crate::pure::record::Ledger;
-use crate::pure::target::Target;
+use crate::pure::target::{Sort, Target};
 use crate::pure::target_path::TargetPath;
 
 /// What a survey found.
@@ -226,6 +227,7 @@ impl Machine {
                 }
             }
         }
+        self.still_a_process(&by_target)?;
         for (target, name) in &by_target {
             // Through a link that changes in the same order nobody could say what stood there before.
             let over = target.path().and_then(|path| {
@@ -243,6 +245,29 @@ impl Machine {
             }
         }
         Ok(by_target.into_keys().collect())
+    }
+
+    /// A unit, or its file, that is still a process of the host's changes hands in two steps: what nothing declares any
+    /// more would be taken away under the new one.
+    fn still_a_process(&self, by_target: &BTreeMap<Target, &ResourceName>) -> Result<(), String> {
+        let book = self.book();
+        for record in book.records.values().chain(book.orphans.values()) {
+            let Some(own @ Target::Thing(Sort::Process, process)) = &record.target else {
+                continue;
+            };
+            if by_target.contains_key(own) {
+                continue;
+            }
+            let claims = kinds::claims_of(process);
+            if let Some((target, name)) = claims.iter().find_map(|claim| by_target.get_key_value(claim)) {
+                return Err(format!(
+                    "{name} names {target}, which is still the process {process} of {}: let one change take the \
+                     process away, and the next declare {name}",
+                    record.name
+                ));
+            }
+        }
+        Ok(())
     }
 
     /// Whether a target is below the host's own state folder by another spelling: over a link, or another mount.
@@ -309,10 +334,7 @@ impl Machine {
                         } else {
                             kinds::state(&target, self.reach())
                         };
-                        let ran = ledger
-                            .records
-                            .get(name)
-                            .is_some_and(|record| record.asked == asked);
+                        let ran = has_run(ledger, Some(&target), asked);
                         ask.decision = thing.plan(&there, ran, self.reach());
                         ask.nature = nature(resource, &thing, &there);
                         ask.found = there.thing();

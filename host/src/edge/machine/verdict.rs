@@ -177,6 +177,7 @@ impl Machine {
             }
         }
         for stays in self.leave_forward()? {
+            faults |= stays.outcome == Outcome::Failed;
             lines.entry(stays.name.clone()).or_insert(stays);
         }
         self.due = Due::WalkBack;

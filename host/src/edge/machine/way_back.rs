@@ -9,7 +9,7 @@ use super::Machine;
 use super::apply::missing_folders;
 use crate::edge::observe::observe;
 use crate::kinds::{self, Wanted};
-use crate::pure::apply_plan::{Plan, Step, SweepHow};
+use crate::pure::apply_plan::{Follow, Plan, Step, SweepHow};
 use crate::pure::inverse::{Before, Place};
 use crate::pure::observed::Observed;
 use crate::pure::record::Thing;
@@ -28,8 +28,8 @@ struct Touched<'a> {
     wanted: Option<&'a Wanted>,
     /// As what it will be given back; none where it goes.
     found: Option<&'a Thing>,
-    /// What it stands on changes.
-    follows: bool,
+    /// How it follows, where what it stands on changes.
+    follows: Option<Follow>,
 }
 
 impl Machine {
@@ -129,7 +129,7 @@ fn things<'a>(plan: &'a Plan, wanted: &'a BTreeMap<ResourceName, Wanted>) -> Vec
             return;
         };
         match all.iter_mut().find(|t| t.sort == *sort && t.thing == thing) {
-            Some(known) => known.follows |= follows,
+            Some(known) => known.follows = known.follows.max(follows),
             None => all.push(Touched {
                 name,
                 sort: *sort,
@@ -145,12 +145,17 @@ fn things<'a>(plan: &'a Plan, wanted: &'a BTreeMap<ResourceName, Wanted>) -> Vec
             Step::Write(write) => {
                 let name = &write.record.name;
                 if let Some(target) = &write.record.target {
-                    add(name, target, (wanted.get(name), None), false);
+                    add(name, target, (wanted.get(name), None), None);
                 }
             }
             Step::Follow(following) => {
                 if let Some(target) = &following.target {
-                    add(&following.name, target, (wanted.get(&following.name), None), true);
+                    add(
+                        &following.name,
+                        target,
+                        (wanted.get(&following.name), None),
+                        Some(following.how),
+                    );
                 }
             }
             Step::Sweep(sweep) if sweep.acts() => {
@@ -159,7 +164,7 @@ fn things<'a>(plan: &'a Plan, wanted: &'a BTreeMap<ResourceName, Wanted>) -> Vec
                         SweepHow::Restore(thing) => Some(thing),
                         _ => None,
                     };
-                    add(&sweep.name, target, (None, found), false);
+                    add(&sweep.name, target, (None, found), None);
                 }
             }
             Step::Sweep(_) | Step::Record(_) | Step::Fail { .. } | Step::Tidy(_) => {}

@@ -126,6 +126,9 @@ impl Sim {
         let Some(unit) = self.units.get_mut(name) else {
             return Err(format!("Unit {name} not found."));
         };
+        if turn == Turn::Reset && unit.active != "failed" {
+            return Ok(());
+        }
         if unit.is_masked() && matches!(turn, Turn::Start | Turn::Restart) {
             return Err(format!("Unit {name} is masked."));
         }
@@ -170,11 +173,20 @@ impl Sim {
                 None => (2, String::new()),
                 Some(user) => (0, passwd(name, user)),
             }),
-            ["getent", "group", name] => Some(match self.groups.get(*name) {
-                None => (2, String::new()),
-                Some(gid) => (0, format!("{name}:x:{gid}:")),
-            }),
-            ["getent", "group"] => Some((0, self.all_groups())),
+            ["getent", "group", key] => {
+                let is_it = |(name, gid): &(&String, &u32)| name == key || gid.to_string() == *key;
+                Some(match self.groups.iter().find(is_it) {
+                    None => (2, String::new()),
+                    Some((name, gid)) => (0, format!("{name}:x:{gid}:")),
+                })
+            }
+            ["id", "-nG", name] => {
+                let user = self.users.get(*name)?;
+                let of = |gid: &u32| self.groups.iter().find(|(_, one)| *one == gid);
+                let primary = of(&user.gid).map_or_else(|| user.gid.to_string(), |(name, _)| name.clone());
+                let all: Vec<String> = std::iter::once(primary).chain(user.groups.clone()).collect();
+                Some((0, all.join(" ")))
+            }
             ["systemctl", "daemon-reload"] => {
                 self.log.push(line);
                 self.read_folder();
@@ -185,6 +197,7 @@ impl Sim {
                     Turn::Start,
                     Turn::Stop,
                     Turn::Restart,
+                    Turn::Reload,
                     Turn::Enable,
                     Turn::Disable,
                     Turn::Mask,
@@ -208,6 +221,12 @@ impl Sim {
             }
             ["userdel", name] => {
                 let was = self.users.remove(*name);
+                if was
+                    .as_ref()
+                    .is_some_and(|user| self.groups.get(*name) == Some(&user.gid))
+                {
+                    self.groups.remove(*name);
+                }
                 self.log.push(line);
                 Some((if was.is_some() { 0 } else { 6 }, String::new()))
             }
@@ -223,15 +242,6 @@ impl Sim {
             }
             _ => None,
         }
-    }
-
-    fn all_groups(&self) -> String {
-        let line = |(name, gid): (&String, &u32)| {
-            let members = self.users.iter().filter(|(_, user)| user.groups.contains(name));
-            let members: Vec<&str> = members.map(|(name, _)| name.as_str()).collect();
-            format!("{name}:x:{gid}:{}\n", members.join(","))
-        };
-        self.groups.iter().map(line).collect()
     }
 
     fn account(&mut self, program: &str, options: &[&str], name: &str) -> Option<i32> {
@@ -269,6 +279,13 @@ impl Sim {
             shell: "/bin/sh".to_owned(),
             keys: None,
         });
+        if program == "useradd" && !given.contains_key("--gid") {
+            // A group of its own, which must be new.
+            if self.groups.contains_key(name) {
+                return Some(9);
+            }
+            self.groups.insert(name.to_owned(), user.gid);
+        }
         for (option, value) in given {
             match option {
                 "--uid" => user.uid = number(&value)?,

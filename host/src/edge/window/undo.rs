@@ -8,7 +8,7 @@ use meshplan_schemas::ident::ResourceName;
 
 use super::BLOBS;
 use crate::edge::disk::{Disk, DiskError, NewFile, Owner, Sort, atomic};
-use crate::edge::ledger::blob;
+use crate::edge::ledger::{blob, path_of, put_own};
 use crate::edge::observe::observe;
 use crate::kinds::Reach;
 use crate::pure::inverse::{Journal, Place, UndoAct, path_act};
@@ -30,8 +30,8 @@ pub struct Undone {
 /// Walks the whole way; an act that fails does not stop the next.
 #[must_use]
 pub fn walk(reach: Reach<'_>, state: &dyn Disk, journal: &Journal) -> Vec<Undone> {
-    let acts = journal.acts.iter();
-    acts.map(|entry| {
+    let acts = journal.acts.iter().enumerate();
+    acts.map(|(at, entry)| {
         let done = match (&entry.act, &entry.target) {
             (
                 UndoAct::Run {
@@ -42,11 +42,13 @@ pub fn walk(reach: Reach<'_>, state: &dyn Disk, journal: &Journal) -> Vec<Undone
                 _,
             ) => {
                 let bound = Duration::from_secs(u64::from(*timeout_secs));
-                reach
-                    .system
-                    .run(argv, bound)
-                    .fault(argv, accepts)
-                    .map_or(Ok(()), Err)
+                once(state, at, || {
+                    reach
+                        .system
+                        .run(argv, bound)
+                        .fault(argv, accepts)
+                        .map_or(Ok(()), Err)
+                })
             }
             (act, Target::Path(path)) => {
                 let disk = match entry.place {
@@ -64,6 +66,20 @@ pub fn walk(reach: Reach<'_>, state: &dyn Disk, journal: &Journal) -> Vec<Undone
         }
     })
     .collect()
+}
+
+/// Runs a program of the way back, unless an earlier walk of the same journal has: where one act is barred the whole way is
+/// walked again, and what runs well by then is not restarted for that.
+fn once(state: &dyn Disk, at: usize, run: impl FnOnce() -> Result<(), String>) -> Result<(), String> {
+    let ran = path_of(&format!("/window/ran-{at}"));
+    if state.stat(&ran).map_err(|e| e.to_string())?.is_some() {
+        return Ok(());
+    }
+    run()?;
+    if let Err(error) = put_own(state, &ran, b"") {
+        tracing::warn!(%error, "that a program of the way back has run cannot be noted; it may run again");
+    }
+    Ok(())
 }
 
 /// Whether what stands at a path is what an act leads to.

@@ -2,10 +2,15 @@
 //!
 //! At the end of its module, once, whatever changed; not where it is started afresh after the last of the changes.
 
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
 use super::{Ask, ResourceId, ResourceName, Step, Target};
 
 /// How something follows a change.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Follow {
     /// It reads its settings anew.
     Reload,
@@ -54,17 +59,28 @@ impl Following {
     #[must_use]
     pub fn words(&self) -> String {
         let because: Vec<String> = self.because.iter().map(ToString::to_string).collect();
-        format!("{} after {}", self.how.word(), because.join(", "))
+        match because.as_slice() {
+            [] => format!("{}, as a former change still asks for", self.how.word()),
+            because => format!("{} after {}", self.how.word(), because.join(", ")),
+        }
     }
 }
 
 /// What follows the steps of a module, in the order of its resources.
-pub(super) fn following(asks: &[Ask], steps: &[Step]) -> Vec<Following> {
-    asks.iter().filter_map(|ask| one(ask, steps)).collect()
+/// What is held is not touched for it (HR-8); what a former apply owes follows now.
+pub(super) fn following(
+    asks: &[Ask],
+    steps: &[Step],
+    is_held: impl Fn(&ResourceName) -> bool,
+    due: &BTreeMap<ResourceName, Follow>,
+) -> Vec<Following> {
+    let own = asks.iter().filter(|ask| !is_held(&ask.name));
+    own.filter_map(|ask| one(ask, steps, due.get(&ask.name).copied()))
+        .collect()
 }
 
-fn one(ask: &Ask, steps: &[Step]) -> Option<Following> {
-    let (mut how, mut because, mut last) = (None, Vec::new(), 0);
+fn one(ask: &Ask, steps: &[Step], due: Option<Follow>) -> Option<Following> {
+    let (mut how, mut because, mut last) = (due, Vec::new(), None);
     let mut started = None;
     for (at, step) in steps.iter().enumerate() {
         match step {
@@ -81,13 +97,13 @@ fn one(ask: &Ask, steps: &[Step]) -> Option<Following> {
                 if strongest.is_some() {
                     how = how.max(strongest);
                     because.push(write.record.name.clone());
-                    last = at;
+                    last = Some(at);
                 }
             }
             _ => {}
         }
     }
-    if started.is_some_and(|started| started > last) {
+    if started.is_some_and(|started| Some(started) > last) {
         return None;
     }
     Some(Following {

@@ -167,9 +167,12 @@ pub(super) fn sweeps(inputs: &Inputs<'_>, lines: &mut Vec<ResourceLine>) -> Swee
     let turn = |sweep: &Sweep| match &sweep.target {
         Some(Target::Thing(Sort::Unit | Sort::Process, _)) => 0,
         None | Some(Target::Path(_)) => 1,
+        // A group that is somebody's primary one cannot go before them.
+        Some(Target::Thing(Sort::Group, _)) => 3,
         Some(Target::Thing(..)) => 2,
     };
     out.early.sort_by_key(turn);
+    out.late.sort_by_key(turn);
     let mut gone: BTreeSet<TargetPath> = out
         .early
         .iter()

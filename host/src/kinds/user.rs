@@ -344,14 +344,7 @@ pub fn way_back(
     };
     let mut fields = account_fields(&user);
     fields.retain(|(option, _)| changes.as_ref().is_none_or(|changes| changes.contains(option)));
-    if !fields.is_empty() {
-        let mut argv = vec!["usermod"];
-        argv.extend(
-            fields
-                .iter()
-                .flat_map(|(option, value)| [*option, value.as_str()]),
-        );
-        argv.push(name);
+    if let Some(argv) = usermod(&fields, name) {
         back.run(When::Last, it, &argv, &[]);
     }
     let keys = wanted.and_then(|wanted| wanted.spec.authorized_keys.as_ref());
@@ -376,6 +369,15 @@ pub fn way_back(
         _ => back.path(path, reach)?,
     }
     Ok(back)
+}
+
+/// The command that sets fields; none where there is nothing to set.
+fn usermod<'a>(fields: &'a [(&'static str, String)], name: &'a str) -> Option<Vec<&'a str>> {
+    let options = fields
+        .iter()
+        .flat_map(|(option, value)| [*option, value.as_str()]);
+    let argv = std::iter::once("usermod").chain(options).chain([name]);
+    (!fields.is_empty()).then(|| argv.collect())
 }
 
 /// All that usermod can bring back.
@@ -404,14 +406,7 @@ pub fn give_back(name: &str, found: Option<&Thing>, reach: Reach<'_>) -> Result<
         .unwrap_or_default();
     let mut fields = account_fields(user);
     fields.retain(|field| !is.contains(field));
-    if !fields.is_empty() {
-        let mut argv = vec!["usermod"];
-        argv.extend(
-            fields
-                .iter()
-                .flat_map(|(option, value)| [*option, value.as_str()]),
-        );
-        argv.push(name);
+    if let Some(argv) = usermod(&fields, name) {
         run(reach.system, &argv, &[])?;
     }
     Ok(format!(

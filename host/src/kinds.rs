@@ -60,7 +60,7 @@ pub struct Back {
 impl Back {
     /// Keeps what stands at a path now, and the folders that are missing on the way to it.
     fn path(&mut self, path: TargetPath, reach: Reach<'_>) -> Result<(), String> {
-        for folder in missing_folders(reach, &path)? {
+        for folder in atomic::missing_folders(reach.root, &path) {
             self.path_to(folder, &Observed::Absent);
         }
         let there = observe(reach.root, &path);
@@ -101,22 +101,10 @@ fn run(system: &dyn System, argv: &[&str], accepts: &[i32]) -> Result<(), String
     system.run(&argv, BOUND).fault(&argv, accepts).map_or(Ok(()), Err)
 }
 
-/// The folders on the way to a path that are not there, nearest first.
-fn missing_folders(reach: Reach<'_>, path: &TargetPath) -> Result<Vec<TargetPath>, String> {
-    let mut missing = Vec::new();
-    for folder in path.ancestors() {
-        if reach.root.stat(&folder).map_err(|e| e.to_string())?.is_some() {
-            break;
-        }
-        missing.push(folder);
-    }
-    Ok(missing)
-}
-
 /// Writes a file of the system's settings, which ends with a line end, with the folders on the way to it.
 fn put_text(reach: Reach<'_>, path: &TargetPath, text: &str) -> Result<(), String> {
     let words = |e: DiskError| e.to_string();
-    for folder in missing_folders(reach, path)?.iter().rev() {
+    for folder in atomic::missing_folders(reach.root, path).iter().rev() {
         atomic::put_folder(reach.root, folder, 0o755, Owner::default()).map_err(words)?;
     }
     let bytes = format!("{}\n", text.trim_end());

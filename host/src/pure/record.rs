@@ -9,7 +9,7 @@ use meshplan_schemas::digest::Digest;
 use meshplan_schemas::ident::ResourceName;
 use serde::{Deserialize, Serialize};
 
-use super::apply_plan::Follow;
+use super::apply_plan::{Follow, Write};
 use super::target::Target;
 use super::target_path::TargetPath;
 
@@ -46,10 +46,30 @@ pub struct Ledger {
 }
 
 impl Ledger {
-    /// What follows a change is owed until it has followed.
-    pub fn owe(&mut self, name: ResourceName, how: Follow) {
-        let owed = self.due.entry(name).or_insert(how);
-        *owed = how.max(*owed);
+    /// Whether a thing was done as it is asked for, under whatever name.
+    #[must_use]
+    pub fn has_done(&self, target: &Target, asked: Digest) -> bool {
+        let mut records = self.records.values().chain(self.orphans.values());
+        records.any(|record| record.target.as_ref() == Some(target) && record.asked == asked)
+    }
+
+    /// What follows a write is owed until it has followed; what the write starts afresh owes nothing more. `is_at_hand`:
+    /// the module has it.
+    pub fn owe_after(&mut self, write: &Write, is_at_hand: impl Fn(&ResourceName) -> bool) {
+        let own = &write.record.name;
+        if write.nature.starts {
+            self.due.remove(own);
+        }
+        for follower in &write.followers {
+            let name = ResourceName {
+                module: own.module.clone(),
+                id: follower.id.clone(),
+            };
+            if is_at_hand(&name) && !self.held.contains_key(&name) {
+                let owed = self.due.entry(name).or_insert(follower.how);
+                *owed = follower.how.max(*owed);
+            }
+        }
     }
 }
 

@@ -5,7 +5,7 @@
 
 use meshplan_schemas::digest::Digest;
 
-use super::{Disk, DiskError, NewFile, Owner};
+use super::{Disk, DiskError, NewFile, Owner, Sort};
 use crate::pure::target_path::TargetPath;
 
 /// The name beside a path under which its next content is made.
@@ -91,6 +91,15 @@ pub fn put_link(disk: &dyn Disk, path: &TargetPath, target: &str, owner: Owner) 
         return Err(e);
     }
     disk.sync_parent(path)
+}
+
+/// The folders on the way to a path that are not there, nearest first.
+pub fn missing_folders(disk: &dyn Disk, path: &TargetPath) -> Vec<TargetPath> {
+    let there = |folder: &TargetPath| {
+        // A link on the way counts: it is followed, or refused, by the walk.
+        matches!(disk.stat(folder), Ok(Some(stat)) if stat.sort != Sort::File)
+    };
+    path.ancestors().take_while(|folder| !there(folder)).collect()
 }
 
 /// Makes a folder, or gives the folder that is there its mode and owner.

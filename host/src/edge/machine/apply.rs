@@ -14,7 +14,7 @@ use super::verdict::Barred;
 use super::{
     Applied, End, LedgerState, Machine, MachineError, ORIGINALS, Order, Window, WindowState, path_of, room,
 };
-use crate::edge::disk::{self, Disk, DiskError, Owner, atomic};
+use crate::edge::disk::{DiskError, Owner, atomic};
 use crate::edge::failpoint::cut;
 use crate::edge::ledger::{self, blob, json, put_own};
 use crate::edge::window;
@@ -303,7 +303,7 @@ impl Machine {
                 match self.write(write, wanted.get(name), next) {
                     Ok(started) => {
                         next.take_over(write.record.clone());
-                        owe(write, wanted, next);
+                        next.owe_after(write, |name| wanted.contains_key(name));
                         done.started(name, wanted.get(name), started);
                         done.lines.push(line(
                             name,
@@ -360,7 +360,7 @@ impl Machine {
                 .map_err(|e| e.to_string())?;
         }
         let wanted = wanted.settled(self.reach())?;
-        let ran = has_run(&self.book(), write.record.target.as_ref(), write.record.asked);
+        let ran = next.has_done(target, write.record.asked);
         let started = wanted.apply(ran, self.reach())?;
         match wanted.verify(self.reach()) {
             None => Ok(started),
@@ -405,7 +405,7 @@ impl Machine {
         target: &TargetPath,
         made: &mut BTreeSet<TargetPath>,
     ) -> Result<(), DiskError> {
-        let mut missing = missing_folders(self.root(), target);
+        let mut missing = atomic::missing_folders(self.root(), target);
         missing.reverse();
         for folder in missing {
             atomic::put_folder(self.root(), &folder, 0o755, Owner::default())?;
@@ -440,29 +440,6 @@ impl Machine {
     }
 }
 
-/// What follows a write is owed; what it starts afresh itself owes nothing more.
-pub(super) fn owe(write: &Write, wanted: &BTreeMap<ResourceName, Wanted>, next: &mut Ledger) {
-    let name = &write.record.name;
-    if write.nature.starts {
-        next.due.remove(name);
-    }
-    for follower in &write.followers {
-        let name = ResourceName {
-            module: name.module.clone(),
-            id: follower.id.clone(),
-        };
-        if wanted.contains_key(&name) && !next.held.contains_key(&name) {
-            next.owe(name, follower.how);
-        }
-    }
-}
-
-/// Whether the ledger says that a thing was done as it is asked for now, under whatever name.
-pub(super) fn has_run(ledger: &Ledger, target: Option<&Target>, asked: Digest) -> bool {
-    let mut records = ledger.records.values().chain(ledger.orphans.values());
-    records.any(|record| record.target.as_ref() == target && record.asked == asked)
-}
-
 impl Done {
     /// Notes what was started, for the second look.
     fn started(&mut self, name: &ResourceName, wanted: Option<&Wanted>, unit: Option<Unit>) {
@@ -489,15 +466,6 @@ impl Done {
             .insert(failure.name.module.clone(), failure.name.clone());
         self.lines.push(failure);
     }
-}
-
-/// The folders on the way to a target that are not there, nearest first.
-pub(super) fn missing_folders(root: &dyn Disk, target: &TargetPath) -> Vec<TargetPath> {
-    let there = |folder: &TargetPath| {
-        // A link on the way counts: it is followed, or refused, by the walk.
-        matches!(root.stat(folder), Ok(Some(stat)) if stat.sort != disk::Sort::File)
-    };
-    target.ancestors().take_while(|folder| !there(folder)).collect()
 }
 
 fn not_begun(why: String, lines: Vec<ResourceLine>, held: Vec<ResourceLine>) -> Applied {

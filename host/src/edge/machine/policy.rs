@@ -148,7 +148,7 @@ impl Machine {
         for (place, path, there) in due {
             need.file(self.place(*place), path, text.len() as u64)?;
             if *place == Place::Root {
-                let missing = super::apply::missing_folders(self.root(), path).into_iter();
+                let missing = atomic::missing_folders(self.root(), path).into_iter();
                 befores.extend(missing.map(|folder| Before::path(None, Place::Root, folder, None)));
             }
             befores.push(Before::path(None, *place, path.clone(), there.thing()));

@@ -7,7 +7,6 @@ use meshplan_schemas::digest::Digest;
 use meshplan_schemas::ident::ResourceName;
 use meshplan_schemas::report::Outcome;
 
-use super::apply::owe;
 use super::survey::Surveyed;
 use super::verdict::Barred;
 use super::{Applied, Due, End, LedgerState, Machine, MachineError};
@@ -137,7 +136,7 @@ impl Machine {
             match self.write(write, survey.wanted.get(name), &mut next) {
                 Ok(_) => {
                     repaired.insert(name.clone());
-                    owe(write, &survey.wanted, &mut next);
+                    next.owe_after(write, |name| survey.wanted.contains_key(name));
                     let words = write.what.clone();
                     applied
                         .lines

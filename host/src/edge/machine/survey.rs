@@ -8,7 +8,6 @@ use meshplan_schemas::ident::{ModuleName, ResourceId, ResourceName};
 use meshplan_schemas::report::Outcome;
 use meshplan_schemas::resource::{Kind, Resource};
 
-use super::apply::has_run;
 use super::{Change, LedgerState, Machine, MachineError};
 use crate::edge::accounts::Accounts;
 use crate::edge::sealed;
@@ -126,7 +125,7 @@ impl Machine {
             Ok(modules) => modules,
             Err(ring) => return Ok(Surveyed::Refused(ring.to_string())),
         };
-        let targets = match self.targets(declaration) {
+        let targets = match self.targets(declaration, ledger) {
             Ok(targets) => targets,
             Err(why) => return Ok(Surveyed::Refused(why)),
         };
@@ -191,7 +190,7 @@ impl Machine {
     }
 
     /// Every target that is named, each by one resource (HR-6).
-    fn targets(&self, declaration: &Declaration) -> Result<BTreeSet<Target>, String> {
+    fn targets(&self, declaration: &Declaration, ledger: &Ledger) -> Result<BTreeSet<Target>, String> {
         let mut by_target: BTreeMap<Target, &ResourceName> = BTreeMap::new();
         let mut names: BTreeSet<&ResourceName> = BTreeSet::new();
         for resource in &declaration.resources {
@@ -227,7 +226,7 @@ impl Machine {
                 }
             }
         }
-        self.still_a_process(&by_target)?;
+        still_a_process(&by_target, ledger)?;
         for (target, name) in &by_target {
             // Through a link that changes in the same order nobody could say what stood there before.
             let over = target.path().and_then(|path| {
@@ -245,29 +244,6 @@ impl Machine {
             }
         }
         Ok(by_target.into_keys().collect())
-    }
-
-    /// A unit, or its file, that is still a process of the host's changes hands in two steps: what nothing declares any
-    /// more would be taken away under the new one.
-    fn still_a_process(&self, by_target: &BTreeMap<Target, &ResourceName>) -> Result<(), String> {
-        let book = self.book();
-        for record in book.records.values().chain(book.orphans.values()) {
-            let Some(own @ Target::Thing(Sort::Process, process)) = &record.target else {
-                continue;
-            };
-            if by_target.contains_key(own) {
-                continue;
-            }
-            let claims = kinds::claims_of(process);
-            if let Some((target, name)) = claims.iter().find_map(|claim| by_target.get_key_value(claim)) {
-                return Err(format!(
-                    "{name} names {target}, which is still the process {process} of {}: let one change take the \
-                     process away, and the next declare {name}",
-                    record.name
-                ));
-            }
-        }
-        Ok(())
     }
 
     /// Whether a target is below the host's own state folder by another spelling: over a link, or another mount.
@@ -334,7 +310,7 @@ impl Machine {
                         } else {
                             kinds::state(&target, self.reach())
                         };
-                        let ran = has_run(ledger, Some(&target), asked);
+                        let ran = ledger.has_done(&target, asked);
                         ask.decision = thing.plan(&there, ran, self.reach());
                         ask.nature = nature(resource, &thing, &there);
                         ask.found = there.thing();
@@ -384,4 +360,26 @@ fn nature(resource: &Resource, wanted: &Wanted, there: &Observed) -> Nature {
         is_gate: wanted.is_gate(),
         not_reversible: resource.not_reversible.clone().or(lasts),
     }
+}
+
+/// A unit, or its file, that is still a process of the host's changes hands in two steps: what nothing declares any
+/// more would be taken away under the new one.
+fn still_a_process(by_target: &BTreeMap<Target, &ResourceName>, ledger: &Ledger) -> Result<(), String> {
+    for record in ledger.records.values().chain(ledger.orphans.values()) {
+        let Some(own @ Target::Thing(Sort::Process, process)) = &record.target else {
+            continue;
+        };
+        if by_target.contains_key(own) {
+            continue;
+        }
+        let claims = kinds::claims_of(process);
+        if let Some((target, name)) = claims.iter().find_map(|claim| by_target.get_key_value(claim)) {
+            return Err(format!(
+                "{name} names {target}, which is still the process {process} of {}: let one change take the \
+                 process away, and the next declare {name}",
+                record.name
+            ));
+        }
+    }
+    Ok(())
 }

@@ -6,7 +6,7 @@ use meshplan_schemas::digest::Digest;
 use meshplan_schemas::ident::ResourceName;
 
 use super::Machine;
-use super::apply::missing_folders;
+use crate::edge::disk::atomic;
 use crate::edge::observe::observe;
 use crate::kinds::{self, Wanted};
 use crate::pure::apply_plan::{Follow, Plan, Step, SweepHow};
@@ -75,7 +75,7 @@ impl Machine {
                     let Some(Target::Path(path)) = &write.record.target else {
                         continue;
                     };
-                    for folder in missing_folders(self.root(), path) {
+                    for folder in atomic::missing_folders(self.root(), path) {
                         paths.entry(folder).or_insert(None);
                     }
                     paths.insert(path.clone(), Some(write.record.name.clone()));

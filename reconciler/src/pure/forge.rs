@@ -20,6 +20,7 @@ use serde::{Deserialize, Serialize};
 
 pub mod check;
 pub mod forgejo;
+pub mod gates;
 pub mod kept;
 pub mod orders;
 pub mod view;

@@ -2,9 +2,9 @@
 
 use std::sync::PoisonError;
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use meshplan_schemas::ident::CommitId;
-use meshplan_schemas::lifecycle::delivery::{Code, State};
+use meshplan_schemas::lifecycle::delivery::State;
 
 use super::{Keeper, PROGRESS, TurnError, later};
 use crate::edge::forge::ForgeError;
@@ -12,50 +12,43 @@ use crate::edge::mirror::MirrorError;
 use crate::edge::store::StoreError;
 use crate::pure::delivery::Delivery;
 use crate::pure::forge::approving;
+use crate::pure::forge::gates::{self, Wait};
 use crate::pure::forge::kept::Kept;
 use crate::pure::snapshot::Review;
 
 /// How many of the newest deliveries may wait: the newest one takes the place of the others.
 const WAITING: u32 = 5;
-/// A forge may hear of its own merge after us: for so long a commit without a pull request is asked about again.
-const HEARS_WITHIN: SignedDuration = SignedDuration::from_secs(60);
 
 impl Keeper {
     /// Asks for each delivery that waits; says when to ask again.
     pub(super) async fn ask_gates(&self) -> Result<Option<Timestamp>, TurnError> {
-        let mut waits = false;
+        let mut waiting = Vec::new();
         for (commit, _) in self.store.delivery_changes(WAITING).await? {
-            let Some(delivery) = self.store.delivery(&commit).await? else {
-                continue;
-            };
-            let wants_reviews = delivery.state == State::Held && delivery.code == Code::Approvals;
-            let wants_checks = delivery.state == State::Proposed && !delivery.checks.is_empty();
-            if !wants_reviews && !wants_checks {
-                continue;
+            if let Some(delivery) = self.store.delivery(&commit).await?
+                && let Some(wait) = gates::wait(&delivery)
+            {
+                waiting.push((delivery, wait));
             }
-            waits = true;
-            let kept = self.kept().await?;
-            let kept = kept.values().find(|kept| kept.made(&commit));
-            let asked = async {
-                if wants_checks {
-                    self.ask_checks(&delivery, kept).await?;
-                }
-                match kept {
-                    Some(kept) if wants_reviews => self.ask_reviews(&delivery, kept).await,
-                    _ => Ok(()),
-                }
-            };
-            asked.await?;
         }
-        Ok(waits.then(|| later(self.clock.now(), PROGRESS)))
+        if waiting.is_empty() {
+            return Ok(None);
+        }
+        let kept = self.kept().await?;
+        for (delivery, wait) in waiting {
+            let kept = kept.values().find(|kept| kept.made(&delivery.commit));
+            match (wait, kept) {
+                (Wait::Checks, kept) => self.ask_checks(&delivery, kept).await?,
+                (Wait::Reviews, Some(kept)) => self.ask_reviews(&delivery, kept).await?,
+                (Wait::Reviews, None) => {}
+            }
+        }
+        Ok(Some(later(self.clock.now(), PROGRESS)))
     }
 
-    /// The statuses of the head that was merged; of a commit that no pull request brought, its own.
+    /// The statuses of the commit whose checks count.
     async fn ask_checks(&self, delivery: &Delivery, kept: Option<&Kept>) -> Result<(), TurnError> {
-        let of = match kept {
-            Some(kept) => &kept.head,
-            None if self.clock.now() < later(delivery.since, HEARS_WITHIN) => return Ok(()),
-            None => &delivery.commit,
+        let Some(of) = gates::checked_commit(delivery, kept, self.clock.now()) else {
+            return Ok(());
         };
         let checks = match self.forge.checks(of).await {
             Ok(checks) => checks,

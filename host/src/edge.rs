@@ -2,6 +2,7 @@
 
 pub mod accounts;
 pub mod agent;
+pub mod artifacts;
 pub mod boot;
 pub mod capabilities;
 pub mod checked;
@@ -24,4 +25,6 @@ pub mod reporter;
 pub mod scrub;
 pub mod sealed;
 pub mod system;
+pub mod tree;
+pub mod unpack;
 pub mod window;

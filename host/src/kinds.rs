@@ -13,6 +13,7 @@ pub mod probe;
 pub mod process;
 pub mod service;
 pub mod sysctl;
+pub mod tree;
 pub mod user;
 
 use std::collections::BTreeMap;
@@ -46,6 +47,8 @@ pub struct Reach<'a> {
     pub root: &'a dyn Disk,
     /// Its programs and its service manager.
     pub system: &'a dyn System,
+    /// The state folder: artifacts, and what is known of trees.
+    pub state: &'a dyn Disk,
 }
 
 /// A way back, and the bytes that it takes.
@@ -126,6 +129,15 @@ fn text_of(reach: Reach<'_>, path: &TargetPath) -> Result<Option<String>, String
     }
 }
 
+/// What a resource finds in its module.
+#[derive(Debug, Default)]
+pub struct Around {
+    /// The units of processes and services.
+    pub units: BTreeMap<ResourceId, String>,
+    /// The paths of archives and bundles.
+    pub trees: BTreeMap<ResourceId, String>,
+}
+
 /// The value of a sealed content, or why it does not open and what to do.
 pub type Opened = Result<Zeroizing<Vec<u8>>, String>;
 
@@ -161,6 +173,8 @@ pub enum Wanted {
     KernelModule(kernel_module::Wanted),
     /// See [`action`].
     Action(action::Wanted),
+    /// See [`tree`].
+    Tree(tree::Wanted),
     /// Asks, and changes nothing: judged by the agent.
     Probe,
 }
@@ -202,7 +216,7 @@ fn meta_words(wanted: (u32, crate::edge::disk::Owner), found: (u32, u32, u32)) -
 }
 
 impl Wanted {
-    /// Whether it is asked for properly; `opened` is the value of its sealed content, `units` are those of its module.
+    /// Whether it is asked for properly; `opened` is the value of its sealed content, `around` is its module.
     ///
     /// # Errors
     /// [`Invalid`].
@@ -210,19 +224,21 @@ impl Wanted {
         name: &ResourceName,
         kind: &Kind,
         accounts: &Accounts,
-        (opened, units): (Option<&Opened>, &BTreeMap<ResourceId, String>),
+        (opened, around): (Option<&Opened>, &Around),
     ) -> Result<Self, Invalid> {
         match kind {
             Kind::File(spec) => file::validate(spec, accounts, opened).map(Self::File),
             Kind::Directory(spec) => directory::validate(spec, accounts).map(Self::Directory),
             Kind::Link(spec) => link::validate(spec).map(Self::Link),
             Kind::Service(spec) => service::validate(spec).map(Self::Service),
-            Kind::Process(spec) => process::validate(spec, units).map(Self::Process),
+            Kind::Process(spec) => process::validate(spec, around).map(Self::Process),
             Kind::User(spec) => user::validate(spec).map(Box::new).map(Self::User),
             Kind::Group(spec) => group::validate(spec).map(Self::Group),
             Kind::Sysctl(spec) => sysctl::validate(spec).map(Self::Sysctl),
             Kind::KernelModule(spec) => kernel_module::validate(spec).map(Self::KernelModule),
             Kind::Action(spec) => action::validate(name, spec).map(Self::Action),
+            Kind::Archive(spec) => tree::archive(spec, accounts).map(Self::Tree),
+            Kind::Bundle(spec) => tree::bundle(spec, accounts).map(Self::Tree),
             Kind::Probe(spec) => match probe::validate(spec) {
                 Ok(()) => Ok(Self::Probe),
                 Err(why) => Err(Invalid::Fields(why)),
@@ -249,6 +265,7 @@ impl Wanted {
             Self::Sysctl(w) => thing(Sort::Setting, &w.key),
             Self::KernelModule(w) => thing(Sort::KernelModule, &w.name),
             Self::Action(w) => Some(w.target.clone()),
+            Self::Tree(w) => thing(Sort::Tree, w.path.as_str()),
             Self::Probe => None,
         }
     }
@@ -262,12 +279,13 @@ impl Wanted {
         }
     }
 
-    /// The bytes that it takes on the disk.
+    /// The bytes and the number of files that it takes on the disk.
     #[must_use]
-    pub fn size_bytes(&self) -> u64 {
+    pub fn room(&self, reach: Reach<'_>) -> (u64, u64) {
         match self {
-            Self::File(w) => w.bytes.len() as u64,
-            _ => 0,
+            Self::File(w) => (w.bytes.len() as u64, 1),
+            Self::Tree(w) => tree::room(w, reach),
+            _ => (0, 1),
         }
     }
 
@@ -276,6 +294,7 @@ impl Wanted {
     pub fn followers(&self) -> &[Follower] {
         match self {
             Self::File(w) => &w.followers,
+            Self::Tree(w) => &w.followers,
             _ => &[],
         }
     }
@@ -347,6 +366,7 @@ impl Wanted {
             Self::Sysctl(w) => sysctl::plan(w, observed),
             Self::KernelModule(w) => kernel_module::plan(w, observed),
             Self::Action(w) => action::plan(w, ran, reach),
+            Self::Tree(w) => tree::plan(w, observed, reach),
             Self::Probe => Decision::Unchanged,
         }
     }
@@ -360,6 +380,7 @@ impl Wanted {
         let (owner, (user, group)) = match &mut settled {
             Self::File(w) => (&mut w.owner, &w.whose),
             Self::Directory(w) => (&mut w.owner, &w.whose),
+            Self::Tree(w) => (&mut w.owner, &w.whose),
             _ => return Ok(settled),
         };
         if owner.uid == Some(COMING) || owner.gid == Some(COMING) {
@@ -386,6 +407,7 @@ impl Wanted {
             Self::Sysctl(w) => sysctl::apply(w, reach)?,
             Self::KernelModule(w) => kernel_module::apply(w, reach)?,
             Self::Action(w) => action::apply(w, reach)?,
+            Self::Tree(w) => tree::apply(w, reach)?,
             Self::Probe => {}
         }
         Ok(None)
@@ -434,15 +456,21 @@ pub fn target(name: &ResourceName, kind: &Kind) -> Option<Target> {
         Kind::Sysctl(spec) => thing(Sort::Setting, &spec.key),
         Kind::KernelModule(spec) => thing(Sort::KernelModule, &kernel_module::plain(&spec.name)),
         Kind::Action(_) => thing(Sort::Step, &name.to_string()),
+        Kind::Archive(spec) => thing(Sort::Tree, &spec.path),
+        Kind::Bundle(spec) => thing(Sort::Tree, &spec.path),
         other => TargetPath::parse(other.target()?).ok().map(Target::Path),
     }
 }
 
-/// What else a resource of a kind keeps others from having (HR-6): the units and files of a process.
+/// What else a resource of a kind keeps others from having (HR-6): the units and files of a process, the path of a tree.
 #[must_use]
 pub fn claims(kind: &Kind) -> Vec<Target> {
     match kind {
         Kind::Process(spec) => claims_of(&spec.name),
+        Kind::Archive(_) | Kind::Bundle(_) => {
+            let path = kind.target().and_then(|path| TargetPath::parse(path).ok());
+            path.into_iter().map(Target::Path).collect()
+        }
         _ => Vec::new(),
     }
 }
@@ -468,6 +496,15 @@ pub fn unit_of(kind: &Kind) -> Option<String> {
     }
 }
 
+/// The path of a tree that other resources of a module may name; none where there is none.
+#[must_use]
+pub fn tree_of(kind: &Kind) -> Option<String> {
+    match kind {
+        Kind::Archive(_) | Kind::Bundle(_) => kind.target().map(str::to_owned),
+        _ => None,
+    }
+}
+
 /// How a target stands.
 #[must_use]
 pub fn state(target: &Target, reach: Reach<'_>) -> Observed {
@@ -481,6 +518,7 @@ pub fn state(target: &Target, reach: Reach<'_>) -> Observed {
         Target::Thing(Sort::KernelModule, name) => kernel_module::state(reach, name),
         // What ran is in the ledger.
         Target::Thing(Sort::Step, _) => Observed::Absent,
+        Target::Thing(Sort::Tree, path) => tree::state(reach.root, path),
     }
 }
 
@@ -513,6 +551,7 @@ pub fn way_back(
         (Sort::Setting, _) => sysctl::way_back(name, there, reach),
         (Sort::KernelModule, _) => kernel_module::way_back(name, there, reach),
         (Sort::Step, _) => Ok(Back::default()),
+        (Sort::Tree, _) => tree::way_back(name, there, reach),
     }
 }
 
@@ -533,6 +572,7 @@ pub fn give_back(
         Sort::Setting => sysctl::give_back(name, found, reach),
         Sort::KernelModule => kernel_module::give_back(name, found, reach),
         Sort::Step => Ok("what the step did stays".to_owned()),
+        Sort::Tree => tree::give_back(name, found, reach),
     }
 }
 

@@ -26,6 +26,8 @@ mod real;
 mod sealed;
 #[path = "machine/things.rs"]
 mod things;
+#[path = "machine/trees.rs"]
+mod trees;
 #[path = "machine/trouble.rs"]
 mod trouble;
 #[path = "machine/world.rs"]

@@ -9,6 +9,8 @@
 
 #[path = "program/alone.rs"]
 mod alone;
+#[path = "program/artifacts.rs"]
+mod artifacts;
 #[path = "program/linked.rs"]
 mod linked;
 #[path = "program/reconciler.rs"]

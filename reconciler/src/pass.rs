@@ -18,6 +18,7 @@ use meshplan_schemas::envelope::{Envelope, SignError, Signer};
 use meshplan_schemas::limits::SCHEMA;
 use meshplan_schemas::timestamp::Timestamp as TimestampPayload;
 
+use crate::edge::artifacts::ArtifactStore;
 use crate::edge::clock::Clock;
 use crate::edge::health::{Health, RECOVERING};
 use crate::edge::mesh::{Links, Mesh};
@@ -48,6 +49,10 @@ const ROUNDS: usize = 64;
 const TIMESTAMP_VALID_SECS: u32 = 2_592_000;
 /// So many contents that nobody names any more are kept beside twice those that were named.
 const SPARE_CONTENTS: usize = 1000;
+/// How often artifacts that nobody names are looked for.
+const COLLECT_EVERY: jiff::SignedDuration = jiff::SignedDuration::from_hours(24);
+/// How long one stays that nobody names.
+const COLLECT_AGE: std::time::Duration = std::time::Duration::from_secs(7 * 86_400);
 /// How soon a pass that failed is tried again, in seconds.
 const AGAIN_SECS: i64 = 5;
 
@@ -82,6 +87,9 @@ pub enum PassError {
     /// A value cannot be encrypted for the store.
     #[error("a secret cannot be kept: {0}")]
     Close(String),
+    /// What travels beside a declaration cannot be kept.
+    #[error("an artifact cannot be kept")]
+    Artifacts(#[source] std::io::Error),
     /// The signer did not sign.
     #[error(transparent)]
     Sign(#[from] SignError),
@@ -108,6 +116,10 @@ pub struct Engine<R = Repository, L = Mesh> {
     pub signers: Signers,
     /// Who opens secrets.
     pub vault: Arc<Vault>,
+    /// What travels beside declarations.
+    pub artifacts: ArtifactStore,
+    /// When what nobody names was last taken out of them.
+    pub collected_at: Option<Timestamp>,
     /// Who we are.
     pub settings: Settings,
     /// The time.
@@ -207,6 +219,7 @@ impl<R: FleetRepo, L: Links> Engine<R, L> {
                 break;
             }
         }
+        self.collect_artifacts();
         self.say_recovering().await?;
         if let Err(error) = self.renew_timestamp().await {
             // Everything else is stored; a timestamp is tried again with the next pass.
@@ -232,6 +245,34 @@ impl<R: FleetRepo, L: Links> Engine<R, L> {
             ),
         }
         Ok(earliest(next, self.repository.next_look()))
+    }
+
+    /// Takes out of the artifacts what no assignment names and nobody wanted for a week, once a day (HK-15).
+    fn collect_artifacts(&mut self) {
+        let now = self.clock.now();
+        let is_due = self
+            .collected_at
+            .is_none_or(|at| now.duration_since(at) >= COLLECT_EVERY);
+        // Only what is known to be all that assignments name.
+        if !is_due || self.read_at.is_none() {
+            return;
+        }
+        self.collected_at = Some(now);
+        let (mut lists, mut wholes) = (BTreeSet::new(), BTreeSet::new());
+        let contents = self.contents.modules.values();
+        for resource in contents.flat_map(|content| &content.resources) {
+            let named = if resource.kind == "bundle" {
+                &mut lists
+            } else {
+                &mut wholes
+            };
+            named.extend(resource.artifact().map(|artifact| artifact.sha256));
+        }
+        match self.artifacts.collect((&lists, &wholes), COLLECT_AGE, now) {
+            Ok(0) => {}
+            Ok(gone) => tracing::info!(gone, "artifacts that nobody names are gone"),
+            Err(error) => tracing::warn!(%error, "artifacts that nobody names stay"),
+        }
     }
 
     /// Says for whom a recovery waits, as long as it does (SG-8).
@@ -390,6 +431,10 @@ impl<R: FleetRepo, L: Links> Engine<R, L> {
             values,
             ..self.signers.sign(act)?
         };
+        // Before an order names them.
+        self.artifacts
+            .put(&act.artifacts, self.clock.now())
+            .map_err(PassError::Artifacts)?;
         fail::fail_point!("pass-before-store");
         let changed = self
             .store

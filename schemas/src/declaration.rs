@@ -6,6 +6,7 @@ use schemars::JsonSchema;
 use semver::Version;
 use serde::{Deserialize, Serialize};
 
+use crate::artifact::Artifact;
 use crate::digest::Digest;
 use crate::envelope::Payload;
 use crate::ident::{CommitId, FleetName, ModuleName, NodeId, ResourceId, ResourceName, RoleName};
@@ -46,9 +47,9 @@ pub struct Declaration {
     /// Modules that could not be composed (HR-7).
     #[serde(default)]
     pub left_out: Vec<LeftOut>,
-    /// Artifacts by digest (HK-15).
+    /// What its archives and bundles are made of: each archive, and the list of files of each bundle (HK-15).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub artifacts: Vec<serde_json::Value>,
+    pub artifacts: Vec<Artifact>,
     /// Values of secrets, sealed to the node (FR-9); resources name them by their digests.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sealed: Vec<SealedValue>,

@@ -45,6 +45,23 @@ impl Digest {
     }
 }
 
+/// The digest of bytes that come in pieces.
+#[derive(Debug, Clone, Default)]
+pub struct Hasher(Sha256);
+
+impl Hasher {
+    /// Takes the next bytes.
+    pub fn take(&mut self, bytes: &[u8]) {
+        self.0.update(bytes);
+    }
+
+    /// The digest of all that was taken.
+    #[must_use]
+    pub fn digest(self) -> Digest {
+        Digest(self.0.finalize().into())
+    }
+}
+
 /// The canonical bytes of a value.
 ///
 /// # Errors
@@ -98,6 +115,15 @@ mod tests {
         }
         let bytes = canonical(&Unordered { zebra: 1, ant: 2 }).unwrap();
         assert_eq!(bytes, br#"{"ant":2,"zebra":1}"#);
+    }
+
+    #[test]
+    fn bytes_in_pieces_have_the_digest_of_the_whole() {
+        let mut hasher = Hasher::default();
+        for piece in [&b"he"[..], b"", b"llo"] {
+            hasher.take(piece);
+        }
+        assert_eq!(hasher.digest(), Digest::of(b"hello"));
     }
 
     #[test]

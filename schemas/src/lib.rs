@@ -16,6 +16,7 @@
 //! | [`maintenance`] | whether a maintenance window is open, and when that changes | 01 FR-7, 03 DL-17 |
 //! | [`envelope`] | DSSE: the signed wrapper of every order | 02 SG-1 |
 //! | [`epoch`] [`fleet_list`] [`declaration`] [`timestamp`] [`report`] | the payloads | 02, 06 HR-11 |
+//! | [`artifact`] | what travels beside a declaration, by its digest | 06 HK-4, HK-15 |
 //! | [`sealed`] | values that one node can open | 02 SG-4 |
 //! | [`merkle`] | the tree whose root the fleet list signs | 02 SG-3 |
 //! | [`judge`] | takes an order or says every reason why not | 02 SG-5 |
@@ -24,6 +25,7 @@
 //! | [`wire`] [`session`] | messages and the Noise session that carries them | 09 |
 //! | [`limits`] | every bound, in one place | |
 
+pub mod artifact;
 pub mod declaration;
 pub mod digest;
 pub mod document;

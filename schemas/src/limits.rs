@@ -30,6 +30,16 @@ pub const SIGNATURES: usize = 64;
 pub const KEY_ID_BYTES: usize = 256;
 /// The largest message inside a session, in bytes.
 pub const MESSAGE_BYTES: usize = 24 * 1024 * 1024;
+/// The largest piece of an artifact in one message, in bytes (HK-15).
+pub const PIECE_BYTES: u32 = 256 * 1024;
+/// The longest list of the files of a bundle, in bytes (HK-4).
+pub const LIST_BYTES: u64 = 32 << 20;
+/// The largest artifact, in bytes.
+pub const ARTIFACT_BYTES: u64 = 4 << 30;
+/// The most that an archive may unpack to, in bytes, and the most files and folders in a tree (HK-4).
+pub const TREE_BYTES: u64 = 16 << 30;
+/// See [`TREE_BYTES`].
+pub const TREE_FILES: u64 = 200_000;
 /// The longest frame that a host sends, in bytes: a reconciler holds one for each session whose host is speaking (LK-1).
 pub const HOST_FRAME_BYTES: usize = 2000;
 /// The largest message of a machine that only enrols, in bytes (LK-3).

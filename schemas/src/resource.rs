@@ -7,6 +7,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::artifact::Artifact;
 use crate::digest::Digest;
 use crate::ident::{ResourceId, ResourceName};
 
@@ -45,6 +46,21 @@ impl Resource {
     pub fn sealed(&self) -> Option<Digest> {
         let digest = self.spec.get("content")?.get("sealed")?.as_str()?;
         (self.kind == "file").then(|| digest.parse().ok()).flatten()
+    }
+
+    /// What an archive or a bundle is made of; none for another kind, and where its fields cannot be read.
+    #[must_use]
+    pub fn artifact(&self) -> Option<Artifact> {
+        let (digest, length) = match self.kind.as_str() {
+            "archive" => ("sha256", "size_bytes"),
+            "bundle" => ("tree", "list_bytes"),
+            _ => return None,
+        };
+        Some(Artifact {
+            name: self.name.clone(),
+            sha256: self.spec.get(digest)?.as_str()?.parse().ok()?,
+            size_bytes: self.spec.get(length)?.as_u64()?,
+        })
     }
 
     /// What it has on the machine that only one resource may have: its path, or its kind and name.

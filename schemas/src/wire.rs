@@ -39,6 +39,15 @@ pub enum FromHost {
         /// The payload's digest.
         digest: Digest,
     },
+    /// A piece of an artifact (HK-15).
+    Fetch {
+        /// Which.
+        artifact: Digest,
+        /// From where on, in bytes.
+        offset: u64,
+        /// How much at most, in bytes; a reconciler gives no more than [`crate::limits::PIECE_BYTES`].
+        length: u32,
+    },
     /// A word of a newer build.
     #[serde(other)]
     Unknown,
@@ -86,6 +95,22 @@ pub enum ToHost {
     Restarting {
         /// Seconds.
         secs: u32,
+    },
+    /// A piece of an artifact, as it was asked for (HK-15).
+    Piece {
+        /// Of which.
+        artifact: Digest,
+        /// From where on, in bytes.
+        offset: u64,
+        /// How long the whole is.
+        size_bytes: u64,
+        /// Base64; nothing at the end of the whole.
+        bytes: String,
+    },
+    /// The artifact that was asked for is not here (HK-15).
+    NoArtifact {
+        /// Which.
+        artifact: Digest,
     },
     /// How often a report is expected, in seconds (`heartbeat_secs`, FR-16).
     Heartbeat {

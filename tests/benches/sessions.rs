@@ -18,6 +18,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use meshplan_host::edge::link::{DIRECT, LinkEvent, Membership, ToLink, spawn};
+use meshplan_reconciler::edge::artifacts::Piece;
 use meshplan_reconciler::edge::mesh::{Desk, Mesh, Taken, Unavailable};
 use meshplan_schemas::digest::Digest;
 use meshplan_schemas::envelope::{Signer as _, SoftSigner, seal};
@@ -246,6 +247,9 @@ impl Desk for Records {
         async { Ok(orders) }.boxed()
     }
     fn epoch_bytes(&self, _: Digest) -> BoxFuture<'_, Result<Option<String>, Unavailable>> {
+        async { Ok(None) }.boxed()
+    }
+    fn artifact(&self, _: Digest, _: u64, _: u32) -> BoxFuture<'_, Result<Option<Piece>, Unavailable>> {
         async { Ok(None) }.boxed()
     }
     fn take_report(&self, _: NodeId, _: u64, _: String) -> BoxFuture<'_, Taken> {

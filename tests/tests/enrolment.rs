@@ -12,6 +12,7 @@ use futures_util::future::BoxFuture;
 use meshplan_host::edge::enrol::{EnrolError, Machine, RECORD_FILE, Step, TRUST_FILE, enrol};
 use meshplan_host::edge::identity::Identity;
 use meshplan_host::edge::link::Membership;
+use meshplan_reconciler::edge::artifacts::Piece;
 use meshplan_reconciler::edge::enrol::{FleetFacts, InviteSpec, make_invites};
 use meshplan_reconciler::edge::mesh::{Desk, Mesh, MeshLimits, Taken, Unavailable};
 use meshplan_reconciler::pure::enrol::{Admission, EnrolRequest, InviteRow, Verdict, check};
@@ -72,6 +73,9 @@ impl Desk for Double {
         async { Ok(vec![]) }.boxed()
     }
     fn epoch_bytes(&self, _: Digest) -> BoxFuture<'_, Result<Option<String>, Unavailable>> {
+        async { Ok(None) }.boxed()
+    }
+    fn artifact(&self, _: Digest, _: u64, _: u32) -> BoxFuture<'_, Result<Option<Piece>, Unavailable>> {
         async { Ok(None) }.boxed()
     }
     fn take_report(&self, _: NodeId, _: u64, _: String) -> BoxFuture<'_, Taken> {

@@ -16,6 +16,7 @@ use futures_util::future::BoxFuture;
 use meshplan_host::edge::link::{
     DIRECT, Followed, LinkEvent, Membership, RENEWED, Route, ToLink, spawn, spawn_following,
 };
+use meshplan_reconciler::edge::artifacts::Piece;
 use meshplan_reconciler::edge::mesh::{Desk, Mesh, MeshLimits, Taken, Unavailable};
 use meshplan_schemas::digest::Digest;
 use meshplan_schemas::envelope::SoftSigner;
@@ -72,6 +73,9 @@ impl Desk for Double {
     fn epoch_bytes(&self, digest: Digest) -> BoxFuture<'_, Result<Option<String>, Unavailable>> {
         let found = (digest == Digest::of(b"old")).then(|| "old epoch".to_owned());
         async { Ok(found) }.boxed()
+    }
+    fn artifact(&self, _: Digest, _: u64, _: u32) -> BoxFuture<'_, Result<Option<Piece>, Unavailable>> {
+        async { Ok(None) }.boxed()
     }
     fn take_report(&self, node: NodeId, counter: u64, envelope: String) -> BoxFuture<'_, Taken> {
         let taken = match counter {

@@ -1,11 +1,14 @@
 //! Units, users, groups, kernel settings and steps on a booted machine: brought there, kept, taken back, given back.
 
+use std::os::unix::fs::PermissionsExt as _;
+
 use anyhow::{Result, ensure};
 use scenarios::site::Site;
 
 const MODULE: &str = "modules/app/module.toml";
 const UNIT_FILE: &str = "modules/app/files/app.service";
 const CONF: &str = "modules/app/files/app.conf";
+const SERVE: &str = "modules/app/bundle/bin/serve";
 
 /// A program of the fleet: its unit, the user that it runs as, and what it needs of the machine.
 const APP: &str = r#"
@@ -61,6 +64,18 @@ user = "app"
 group = "app"
 open = ["tmp"]
 
+[[bundle]]
+id = "program"
+path = "/opt/app"
+source = "bundle"
+owner = "app"
+
+[[process]]
+id = "served"
+command = ["./bin/serve", "from the bundle"]
+bundle = "program"
+open = ["tmp"]
+
 [[process]]
 id = "migrate"
 run = "once"
@@ -94,6 +109,11 @@ ExecStart=/bin/sh -c 'grep -q good /etc/app.conf && exec sleep infinity'
 [Install]
 WantedBy=multi-user.target
 ";
+
+/// A program of the bundle.
+fn serve(build: &str) -> String {
+    format!("#!/bin/sh\necho \"{build} $*\" > /var/tmp/served\nexec sleep infinity\n")
+}
 
 /// What of a unit tells that it was started anew.
 fn invocation(site: &Site, unit: &str) -> Result<String> {
@@ -132,6 +152,12 @@ fn a_module_with_all_that_a_machine_has_is_brought_kept_taken_back_and_given_bac
     );
     site.world.write(UNIT_FILE, UNIT)?;
     site.world.write(CONF, "good\n")?;
+    site.world.write(SERVE, &serve("one"))?;
+    std::fs::set_permissions(
+        site.world.work().join(SERVE),
+        std::fs::Permissions::from_mode(0o755),
+    )?;
+    site.world.write("modules/app/bundle/doc/README", "Read me.\n")?;
     let commit = site.world.merge(MODULE, APP)?;
     site.world.wait_for(&commit, "delivering")?;
     site.poll("the program runs", |site| {
@@ -166,6 +192,17 @@ fn a_module_with_all_that_a_machine_has_is_brought_kept_taken_back_and_given_bac
     ensure!(site.machine.file("/var/tmp/backup")?.as_deref() == Some("inactive\n"));
     ensure!(is(&site, "is-active", "keeper.service")? == "active");
 
+    // A program out of its bundle.
+    let said = |site: &Site| site.machine.file("/var/tmp/served");
+    ensure!(said(&site)?.as_deref() == Some("one from the bundle\n"));
+    let owner = [
+        "stat",
+        "--format=%U %a",
+        "/opt/app/bin/serve",
+        "/opt/app/doc/README",
+    ];
+    ensure!(site.machine.say(&owner)? == "app 755\napp 644\n");
+
     // Looked at every five seconds from here on, it stays as it is.
     let started = invocation(&site, "app.service")?;
     let wrote = site
@@ -192,6 +229,9 @@ fn a_module_with_all_that_a_machine_has_is_brought_kept_taken_back_and_given_bac
 
     // A changed file restarts it, once.
     let started = invocation(&site, "app.service")?;
+    site.world
+        .git(&["rm", "--quiet", "modules/app/bundle/doc/README"])?;
+    site.world.write(SERVE, &serve("two"))?;
     site.world.merge(CONF, "good again\n")?;
     site.poll("it was restarted", |site| {
         Ok(invocation(site, "app.service")? != started)
@@ -199,10 +239,13 @@ fn a_module_with_all_that_a_machine_has_is_brought_kept_taken_back_and_given_bac
     let second = site.confirmed("the other setting")?;
     ensure!(second > first);
     let started = invocation(&site, "app.service")?;
+    ensure!(said(&site)?.as_deref() == Some("two from the bundle\n"));
+    ensure!(site.machine.run(&["test", "-e", "/opt/app/doc"])?.code == Some(1));
 
     // A change that it does not bear goes back, whole, and it runs with what it bore.
     let broken = APP.replace("value = \"1\"", "value = \"0\"");
     site.world.write(CONF, "bad\n")?;
+    site.world.write(SERVE, &serve("three"))?;
     let commit = site.world.merge(MODULE, &broken)?;
     site.world.wait_for(&commit, "rolled-back")?;
     site.poll("it is back", |site| {
@@ -213,6 +256,9 @@ fn a_module_with_all_that_a_machine_has_is_brought_kept_taken_back_and_given_bac
     })?;
     ensure!(forwards(&site)? == "1");
     ensure!(invocation(&site, "app.service")? != started);
+    site.poll("the former build runs again", |site| {
+        Ok(said(site)?.as_deref() == Some("two from the bundle\n"))
+    })?;
 
     // Undeclared: what the host brought goes, what it found comes back as far as nothing is started.
     site.world.git(&["rm", "--quiet", "-r", "modules/app"])?;
@@ -225,6 +271,7 @@ fn a_module_with_all_that_a_machine_has_is_brought_kept_taken_back_and_given_bac
     ensure!(is(&site, "is-active", "app.service")? == "inactive");
     for unit in [
         "keeper.service",
+        "served.service",
         "migrate.service",
         "backup.service",
         "backup.timer",

@@ -120,6 +120,11 @@ fn remove(path: &str) -> String {
     entry("root", path, "\"remove\"")
 }
 
+fn put_tree(path: &str, name: &str) -> String {
+    let act = format!("{{\"put_tree\":{{\"from\":\".{name}.old\",\"made\":\".{name}.new\"}}}}");
+    entry("root", path, &act)
+}
+
 fn put_link(path: &str, target: &str) -> String {
     let (uid, gid) = own();
     let act = format!("{{\"put_link\":{{\"target\":\"{target}\",\"uid\":{uid},\"gid\":{gid}}}}}");
@@ -137,6 +142,8 @@ fn reach(root: &RealDisk) -> Reach<'_> {
     Reach {
         root,
         system: &NoSystem,
+        // Nothing is unpacked on the way back.
+        state: root,
     }
 }
 
@@ -173,6 +180,10 @@ fn before() -> Machine {
     machine.write("etc/gone", "was here", 0o4755);
     machine.write("etc/now-a-folder", "a file", 0o644);
     machine.write("etc/now-a-link", "a file", 0o600);
+    machine.write("srv/tree/a", "old", 0o644);
+    machine.write("srv/tree/sub/b", "old", 0o755);
+    symlink("/nowhere", machine.root().join("srv/tree/sub/l")).unwrap();
+    machine.write("srv/unmoved/a", "never left", 0o644);
     machine.write("real/behind-a-link", "old", 0o644);
     symlink("/real", machine.root().join("by-link")).unwrap();
     symlink("changed", machine.root().join("etc/turned")).unwrap();
@@ -199,6 +210,14 @@ fn after() -> (Machine, Journal) {
     fs::remove_dir(at("etc/folder/below")).unwrap();
     machine.write("etc/folder/below", "a file where a folder was", 0o644);
     machine.write("made/deep/er/file", "new", 0o644);
+    fs::rename(at("srv/tree"), at("srv/.tree.old")).unwrap();
+    machine.write("srv/tree/a", "new", 0o644);
+    machine.write("srv/tree/c/d", "new", 0o644);
+    // A link in what goes is not followed.
+    symlink(at("srv/unmoved"), at("srv/tree/c/away")).unwrap();
+    machine.write("srv/.unmoved.new/half", "ma", 0o644);
+    machine.write("srv/fresh/a", "new", 0o644);
+    machine.write("srv/.fresh.new/a", "newer", 0o644);
     fs::write(machine.state().join("policy.toml"), "new policy").unwrap();
     let (uid, gid) = own();
     let policy = Digest::of(b"old policy");
@@ -210,6 +229,13 @@ fn after() -> (Machine, Journal) {
         remove("/made/deep"),
         remove("/made"),
         remove("/never/was/made"),
+        entry(
+            "root",
+            "/srv/fresh",
+            "{\"remove_tree\":{\"made\":\".fresh.new\"}}",
+        ),
+        put_tree("/srv/tree", "tree"),
+        put_tree("/srv/unmoved", "unmoved"),
         put_link("/etc/turned", "changed"),
         put_file("/etc/changed", "old", 0o640),
         put_file("/etc/gone", "was here", 0o4755),

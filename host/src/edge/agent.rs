@@ -5,6 +5,7 @@
 //! never keeps the link from being heard. Invariant: nothing is begun whose intent is not on disk.
 
 mod carry;
+mod fetching;
 mod open;
 mod presence;
 mod unwritten;
@@ -37,6 +38,7 @@ use crate::pure::outbound;
 use crate::pure::standing::Standing;
 
 pub(crate) use carry::{REQUESTS, TAKE};
+use fetching::Fetching;
 pub use open::machine_setup;
 pub use presence::Presence;
 use unwritten::Unwritten;
@@ -136,6 +138,8 @@ pub struct Shell {
     /// None while it works.
     machine: Option<Machine>,
     jobs: VecDeque<Job>,
+    /// What an order needs and is being fetched.
+    fetching: Fetching,
     /// Where probes that were asked answer.
     probed: mpsc::UnboundedSender<Event>,
     answers: mpsc::UnboundedReceiver<Event>,
@@ -160,6 +164,8 @@ pub async fn run(setup: Setup, clock: Clock) -> Result<Standing, RunError> {
     let mut stopping = false;
     let mut due = Instant::now() + shell.sleep();
     loop {
+        shell.fetch_on()?;
+        shell.collect_artifacts();
         if running.is_none() && !stopping {
             running = shell.begin();
         }
@@ -170,12 +176,16 @@ pub async fn run(setup: Setup, clock: Clock) -> Result<Standing, RunError> {
         }
         // An instant, not a pause: words that come every second must not put the deadline off for ever.
         due = due.min(Instant::now() + shell.sleep());
+        let fetch_due = shell.fetching.due();
         tokio::select! {
             event = events.recv() => match event {
                 Some(event) => shell.link_event(event)?,
                 None => return Err(RunError::Broke("the link ended by itself".to_owned())),
             },
             Some(event) = shell.answers.recv() => shell.event(event)?,
+            Some((order, worked)) = shell.fetching.worked() => shell.fetch_worked(order, worked)?,
+            // Looked at anew at the head of the loop.
+            () = until(fetch_due) => {}
             permit = link.reserve(), if !shell.to_link.is_empty() => {
                 if let (Ok(permit), Some(word)) = (permit, shell.to_link.pop_front()) {
                     permit.send(word);
@@ -217,6 +227,14 @@ fn unguarded(words: String) -> Entry {
         event: "window.unguarded".to_owned(),
         number: None,
         words,
+    }
+}
+
+/// Waits for an instant; for ever where there is none.
+async fn until(due: Option<Instant>) {
+    match due {
+        Some(due) => tokio::time::sleep_until(due).await,
+        None => std::future::pending().await,
     }
 }
 
@@ -299,6 +317,7 @@ impl Shell {
             LinkEvent::Up(_) if self.renewing > 0 => Ok(()),
             LinkEvent::Up(way) => {
                 self.presence.up(self.now());
+                self.fetch_linked(true);
                 // A tree beside the machine's own has no links that could be shut (EP-2).
                 let way = if self.setup.root == Path::new("/") {
                     way
@@ -314,6 +333,7 @@ impl Shell {
                     self.renewing = self.renewing.saturating_sub(1);
                 }
                 self.presence.down(self.now(), &why);
+                self.fetch_linked(false);
                 // What was not said is not said in another session: its first word is Hello.
                 self.to_link.retain(|word| *word == ToLink::Renew);
                 self.report_event(outbound::Event::Down, "");
@@ -347,6 +367,13 @@ impl Shell {
                 self.report_event(outbound::Event::Busy { retry_after_ms }, "");
                 Ok(())
             }
+            ToHost::Piece {
+                artifact,
+                offset,
+                size_bytes,
+                bytes,
+            } => self.fetch_piece(artifact, (offset, size_bytes), &bytes),
+            ToHost::NoArtifact { artifact } => self.fetch_absent(artifact),
             ToHost::Unknown => Ok(()),
         }
     }

@@ -15,7 +15,7 @@ mod sim;
 mod walk;
 
 use std::fmt;
-use std::io;
+use std::io::{self, Read, Seek};
 
 pub use lock::{LockError, StateLock};
 pub use real::RealDisk;
@@ -64,6 +64,28 @@ pub trait Disk: Send + Sync + fmt::Debug {
     /// # Errors
     /// [`DiskError`]; something stands there already.
     fn create(&self, path: &TargetPath, file: &NewFile<'_>) -> Result<(), DiskError>;
+    /// A regular file, to be read by pieces.
+    ///
+    /// # Errors
+    /// [`DiskError`].
+    fn open(&self, path: &TargetPath) -> Result<Box<dyn Stream>, DiskError>;
+    /// Makes a file that is not there of all that a reader gives, with owner and mode; not synced
+    /// ([`Disk::sync_all`]). Says how many bytes it has.
+    ///
+    /// # Errors
+    /// [`DiskError`], also of the reader; then the file is not there.
+    fn fill(&self, path: &TargetPath, from: &mut dyn Read, mode: u32, owner: Owner)
+    -> Result<u64, DiskError>;
+    /// Adds bytes at the end of a file of the host's own, which is made where it is not there; not synced.
+    ///
+    /// # Errors
+    /// [`DiskError`].
+    fn append(&self, path: &TargetPath, bytes: &[u8]) -> Result<(), DiskError>;
+    /// Syncs all of the file system on which the folder of a path is.
+    ///
+    /// # Errors
+    /// [`DiskError`].
+    fn sync_all(&self, path: &TargetPath) -> Result<(), DiskError>;
     /// Makes a symbolic link that is not there.
     ///
     /// # Errors
@@ -124,7 +146,14 @@ pub struct Stat {
     pub gid: u32,
     /// Its length.
     pub size_bytes: u64,
+    /// When its bytes were changed last, in nanoseconds: only to be compared.
+    pub modified_ns: i64,
 }
+
+/// What can be read by pieces.
+pub trait Stream: Read + Seek + Send {}
+
+impl<T: Read + Seek + Send> Stream for T {}
 
 /// What a thing is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -204,7 +233,7 @@ pub enum DiskError {
 }
 
 impl DiskError {
-    fn new(act: &'static str, path: &dyn fmt::Display, source: impl Into<io::Error>) -> Self {
+    pub(super) fn new(act: &'static str, path: &dyn fmt::Display, source: impl Into<io::Error>) -> Self {
         Self::Io {
             act,
             path: path.to_string(),

@@ -303,6 +303,7 @@ impl Machine {
         Reach {
             root: &*self.setup.root,
             system: &*self.setup.system,
+            state: &*self.setup.state,
         }
     }
 

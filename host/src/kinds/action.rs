@@ -131,6 +131,7 @@ mod tests {
         let reach = Reach {
             root: &disk,
             system: &system,
+            state: &disk,
         };
         system.with(|sim| {
             sim.programs.extend([

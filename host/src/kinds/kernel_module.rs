@@ -211,6 +211,7 @@ mod tests {
         let reach = Reach {
             root: &disk,
             system: &system,
+            state: &disk,
         };
         let spec = KernelModule {
             name: "br-netfilter".to_owned(),
@@ -247,6 +248,7 @@ mod tests {
         let reach = Reach {
             root: &disk,
             system: &system,
+            state: &disk,
         };
         system.with(|sim| {
             sim.kernel

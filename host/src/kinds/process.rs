@@ -3,14 +3,12 @@
 //! A daemon is started, enabled and looked at twice. One that runs once is waited for, and runs again only when it is
 //! another; one that is scheduled is kept up by its timer. Undeclared, units and files go.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
-use meshplan_schemas::ident::ResourceId;
 use meshplan_schemas::resource::programs::{Process, Run};
 
 use super::service::{NO_UNIT, NOT_LOADED, again, first_look, kept, thing, unit_name, unlimited};
-use super::{Back, Decision, Follow, Invalid, Reach, put_text, text_of};
+use super::{Around, Back, Decision, Follow, Invalid, Reach, put_text, text_of};
 use crate::edge::disk::{DiskError, NewFile, Owner, atomic};
 use crate::edge::system::{JOB, Turn};
 use crate::pure::inverse::When;
@@ -40,28 +38,32 @@ pub struct Wanted {
     pub bound: Duration,
 }
 
-/// Checks the fields. `units` are those of the module's other resources.
+/// Checks the fields. `around` is its module.
 ///
 /// # Errors
 /// [`Invalid`].
-pub fn validate(spec: &Process, units: &BTreeMap<ResourceId, String>) -> Result<Wanted, Invalid> {
+pub fn validate(spec: &Process, around: &Around) -> Result<Wanted, Invalid> {
     let fields = |why: String| Invalid::Fields(format!("process {}: {why}", spec.name));
+    let bundle = match &spec.bundle {
+        None => None,
+        Some(id) => Some(around.trees.get(id).ok_or_else(|| {
+            fields(format!(
+                "`bundle` names {id}, which is no bundle or archive of the module"
+            ))
+        })?),
+    };
+    let spec = &unit_file::in_bundle(spec, bundle.map(String::as_str)).map_err(fields)?;
     if let Some(why) = unit_file::unwritable(spec) {
         return Err(fields(why));
     }
     unit_name(&service_of(&spec.name)).map_err(fields)?;
-    for (is_asked, what) in [
-        (spec.bundle.is_some(), "`bundle`"),
-        (!spec.replaces.is_empty(), "`replaces`"),
-    ] {
-        if is_asked {
-            let why = format!("this host does not have {what} yet: nothing of the module is touched");
-            return Err(fields(why));
-        }
+    if !spec.replaces.is_empty() {
+        let why = "this host does not have `replaces` yet: nothing of the module is touched";
+        return Err(fields(why.to_owned()));
     }
     let mut stopped = Vec::new();
     for id in &spec.while_stopped {
-        let unit = units.get(id);
+        let unit = around.units.get(id);
         stopped.push(unit.cloned().ok_or_else(|| {
             fields(format!(
                 "`while_stopped` names {id}, which is no process of the module"

@@ -225,6 +225,7 @@ mod tests {
         let reach = Reach {
             root: &disk,
             system: &system,
+            state: &disk,
         };
         let wanted = asked(KEY, "1").unwrap();
         assert!(matches!(plan(&wanted, &state(reach, KEY)), Decision::Create(_)));

@@ -443,6 +443,7 @@ mod tests {
             Reach {
                 root: &self.disk,
                 system: &self.system,
+                state: &self.disk,
             }
         }
         fn apply(&self, spec: &accounts::User) {

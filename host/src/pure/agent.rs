@@ -93,6 +93,9 @@ pub struct Agent {
     standing: Standing,
     known_bad: KnownBad,
     busy: Busy,
+    /// The declaration whose artifacts are being fetched; and the one whose are all here.
+    fetching: Option<Digest>,
+    stocked: Option<Digest>,
     /// The window whose probes were asked and have not answered.
     asking: Option<u64>,
     /// The look whose probes were asked, and the newest one that came meanwhile.
@@ -148,6 +151,8 @@ impl Agent {
             standing: given.standing,
             known_bad: given.known_bad,
             busy: Busy::Starting,
+            fetching: None,
+            stocked: None,
             asking: None,
             looking: None,
             serial: 0,
@@ -237,7 +242,8 @@ impl Agent {
         let waits = self.orders.declaration.as_ref().is_some_and(|d| {
             !self.standing.settled(&d.digest) && self.marks.sequence.map(|m| m.digest) == Some(d.digest)
         });
-        let waits = waits && self.opens.is_none();
+        // Without a session nothing is fetched.
+        let waits = waits && self.opens.is_none() && (self.fetching.is_none() || self.link_up);
         self.busy == Busy::No && self.standing.window.is_none() && now < self.next_reconcile && !waits
     }
 
@@ -284,6 +290,7 @@ impl Agent {
                 self.next_heartbeat = now.saturating_add(i64::from(self.heartbeat_secs));
             }
             Event::Done(done) => self.done(*done, now),
+            Event::Fetched { order, fault } => self.fetched(order, fault, now),
             Event::Probed { purpose, lines } => self.probed(purpose, lines, now),
             Event::Tick => self.window_event(confirm::Event::Tick, now),
         }

@@ -1,7 +1,7 @@
 //! What the policy that runs asks of the host itself (FR-7).
 //!
 //! It stands alone because policy is data for other programs and law for this one: here is what of it the host obeys,
-//! with the defaults of what is not said. Weights and rates of applying, and ways over other nodes, are handed on in the
+//! with the defaults of what is not said. Weights of applying, and ways over other nodes, are handed on in the
 //! policy file and obeyed by what does such things.
 
 use std::time::Duration;
@@ -28,6 +28,8 @@ pub struct Duties {
     pub windows: Vec<Window>,
     /// `scheduler.retry_min_secs` and `retry_max_secs`: between attempts at what failed, doubled each time.
     pub retry_secs: (Option<u32>, Option<u32>),
+    /// `qos.artifact_kib_per_sec`: how fast artifacts are fetched; none says nothing.
+    pub artifact_kib_per_sec: Option<u32>,
     /// `link_monitor`, and `traversal.keepalive_secs`.
     pub link: Tolerance,
 }
@@ -39,6 +41,7 @@ impl Default for Duties {
             splay_secs: 0,
             windows: Vec::new(),
             retry_secs: (None, None),
+            artifact_kib_per_sec: None,
             link: Tolerance::default(),
         }
     }
@@ -67,6 +70,9 @@ impl Duties {
                 scheduler.and_then(|s| s.retry_min_secs.as_ref()).map(|s| s.0),
                 scheduler.and_then(|s| s.retry_max_secs.as_ref()).map(|s| s.0),
             ),
+            artifact_kib_per_sec: (file.qos.as_ref())
+                .and_then(|qos| qos.artifact_kib_per_sec.as_ref())
+                .map(|n| n.0),
             link: Tolerance {
                 // A probe keeps the way alive as well, so the shorter of the two is the pace of both.
                 every: probe

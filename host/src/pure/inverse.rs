@@ -88,6 +88,19 @@ pub enum UndoAct {
         /// Group number.
         gid: u32,
     },
+    /// Nothing may stand here, nor beside it under this name: a folder goes with all that is in it.
+    RemoveTree {
+        /// Under which the next tree was made.
+        made: String,
+    },
+    /// The tree that was kept beside stands here again, and what stands here goes; nothing where none is kept: it never
+    /// left, or is back. Nothing stands beside it under the other name.
+    PutTree {
+        /// Under which it is kept.
+        from: String,
+        /// Under which the next tree was made.
+        made: String,
+    },
     /// This program runs, without a shell, and ends well.
     Run {
         /// The program, which is looked for where root's programs are, and its arguments.
@@ -212,7 +225,8 @@ pub fn path_act(thing: Option<&Thing>) -> UndoAct {
             | Thing::User(_)
             | Thing::Group { .. }
             | Thing::Setting { .. }
-            | Thing::KernelModule { .. },
+            | Thing::KernelModule { .. }
+            | Thing::Tree { .. },
         ) => UndoAct::Remove,
     }
 }
@@ -251,7 +265,7 @@ fn on_paths(a: &Act, b: &Act) -> std::cmp::Ordering {
         return std::cmp::Ordering::Equal;
     };
     let depth = |path: &TargetPath| path.components().count();
-    let is_put = |act: &Act| act.act != UndoAct::Remove;
+    let is_put = |act: &Act| !matches!(act.act, UndoAct::Remove | UndoAct::RemoveTree { .. });
     let deeper = match is_put(a) {
         true => depth(at).cmp(&depth(bt)),
         false => depth(bt).cmp(&depth(at)),
@@ -372,6 +386,17 @@ mod tests {
             "{\"place\":\"root\",\"path\":\"/etc/motd\",\"act\":{\"put_file\":{\"blob\":\"sha256:\
              e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855\",\"mode\":420,\"uid\":0,\"gid\":1}}}"
         );
+        let word = |act: UndoAct| serde_json::to_string(&act).unwrap();
+        let made = || "new".to_owned();
+        assert_eq!(
+            word(UndoAct::RemoveTree { made: made() }),
+            r#"{"remove_tree":{"made":"new"}}"#
+        );
+        let put = UndoAct::PutTree {
+            from: "old".to_owned(),
+            made: made(),
+        };
+        assert_eq!(word(put), r#"{"put_tree":{"from":"old","made":"new"}}"#);
         let entry = Entry {
             name: Some("web.site".parse().unwrap()),
             place: Place::Root,

@@ -213,6 +213,17 @@ pub enum Thing {
         /// Group number.
         gid: u32,
     },
+    /// A folder that is put in place whole; the folder itself.
+    Tree {
+        /// Nothing is in it.
+        is_empty: bool,
+        /// Its permission bits.
+        mode: u32,
+        /// User number.
+        uid: u32,
+        /// Group number.
+        gid: u32,
+    },
     /// A unit of the service manager.
     Unit {
         /// Its state, as the manager says it: `active`, `inactive`, `failed`.

@@ -37,10 +37,12 @@ pub enum Sort {
     KernelModule,
     /// A step, by the name of its resource.
     Step,
+    /// A folder that is put in place whole, by its path.
+    Tree,
 }
 
 impl Sort {
-    const ALL: [Self; 7] = [
+    const ALL: [Self; 8] = [
         Self::Unit,
         Self::Process,
         Self::User,
@@ -48,6 +50,7 @@ impl Sort {
         Self::Setting,
         Self::KernelModule,
         Self::Step,
+        Self::Tree,
     ];
 
     /// The word before the colon.
@@ -61,6 +64,7 @@ impl Sort {
             Self::Setting => "sysctl",
             Self::KernelModule => "kernel-module",
             Self::Step => "step",
+            Self::Tree => "tree",
         }
     }
 }
@@ -82,6 +86,16 @@ impl Target {
     pub fn path(&self) -> Option<&TargetPath> {
         match self {
             Self::Path(path) => Some(path),
+            Self::Thing(..) => None,
+        }
+    }
+
+    /// Where it stands: the path, and that of a tree; none for any other thing.
+    #[must_use]
+    pub fn place(&self) -> Option<TargetPath> {
+        match self {
+            Self::Path(path) => Some(path.clone()),
+            Self::Thing(Sort::Tree, path) => TargetPath::parse(path).ok(),
             Self::Thing(..) => None,
         }
     }
@@ -165,7 +179,8 @@ mod tests {
                 "group",
                 "sysctl",
                 "kernel-module",
-                "step"
+                "step",
+                "tree"
             ]
         );
     }

@@ -5,6 +5,7 @@
 
 use std::fmt::Write as _;
 
+use meshplan_schemas::artifact::path_fault;
 use meshplan_schemas::resource::programs::{Opening, Process, Restart, Run};
 
 /// What systemd reads where the fleet's units are.
@@ -16,10 +17,37 @@ pub const MADE_BY: &str = "# Made by meshplan; what is changed here is put right
 /// What is stopped around a run, by unit (HK-9).
 pub type WhileStopped<'a> = &'a [String];
 
+/// The process with its files of the bundle named by where they stand: `./x` is one (HK-6).
+///
+/// # Errors
+/// In words: it names such a file and has no bundle, or one that is not in it.
+pub fn in_bundle(process: &Process, bundle: Option<&str>) -> Result<Process, String> {
+    let mut process = process.clone();
+    for word in &mut process.command {
+        let Some(inside) = word.strip_prefix("./") else {
+            continue;
+        };
+        let Some(bundle) = bundle else {
+            return Err(format!(
+                "`{word}` is a file of its bundle, and it has no `bundle`"
+            ));
+        };
+        if let Some(why) = path_fault(inside) {
+            return Err(format!("`{word}` {why}"));
+        }
+        *word = format!("{bundle}/{inside}");
+    }
+    Ok(process)
+}
+
 /// The text of the `.service`.
 #[must_use]
 pub fn service(process: &Process, while_stopped: WhileStopped<'_>) -> String {
     let mut text = Text::new("Unit");
+    if let Some(build) = &process.build {
+        // So that another build is another unit, and takes its place.
+        text.line("# Build", &build.to_string());
+    }
     text.line("Description", &format!("{} of the fleet", escaped(&process.name)));
     text.section("Service");
     let is_daemon = process.run == Run::Daemon;

@@ -6,7 +6,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use meshplan_host::edge::disk::SimDisk;
 use meshplan_host::edge::machine::{LedgerState, Machine, Recovered};
 use meshplan_schemas::declaration::OnFailure;
+use meshplan_schemas::resource::Resource;
 
+use crate::trees::{archive, bundle};
 use crate::world::{self, Decl, World, directory, directory_with, file, file_with, link, path, probe};
 
 type Shown = BTreeMap<String, String>;
@@ -148,6 +150,42 @@ fn stories() -> Vec<Story> {
     ]
 }
 
+/// What becomes of trees: one is replaced, one is new, one goes; what they are made of is on the disk before.
+fn tree_stories() -> Vec<Story> {
+    let prepare: fn(&World) = |world| drop((trees(world, 1), trees(world, 2)));
+    let former = trees(&World::new(), 1);
+    let latter = || Decl::new(2).with("web", trees(&World::new(), 2));
+    vec![
+        Story {
+            name: "trees, confirmed",
+            prepare,
+            former: Decl::new(1).with("web", former.clone()),
+            act: |machine| apply_and(machine, &Decl::new(2).with("web", trees(&World::new(), 2)), true),
+            latter: Some(latter()),
+        },
+        Story {
+            name: "trees, reverted",
+            prepare,
+            former: Decl::new(1).with("web", former),
+            act: |machine| apply_and(machine, &Decl::new(2).with("web", trees(&World::new(), 2)), false),
+            latter: None,
+        },
+    ]
+}
+
+fn trees(world: &World, number: u64) -> Vec<Resource> {
+    match number {
+        1 => vec![
+            bundle(world, "site", "/srv/site", &[("a", "1"), ("b", "2")]),
+            bundle(world, "app", "/srv/app", &[("!run", "app")]),
+        ],
+        _ => vec![
+            bundle(world, "site", "/srv/site", &[("a", "one"), ("c", "3")]),
+            archive(world, "tool", "/opt/tool", &[("tool", "t")]),
+        ],
+    }
+}
+
 fn begun(story: &Story) -> World {
     let world = World::new();
     (story.prepare)(&world);
@@ -179,7 +217,17 @@ fn number(machine: &Machine) -> u64 {
 // holds: EP-2, HR-5, B40
 #[test]
 fn a_power_cut_at_any_act_with_any_loss_leaves_the_old_or_the_new_whole() {
-    for story in stories() {
+    cut_everywhere(stories());
+}
+
+// holds: EP-2, HR-5, HK-4
+#[test]
+fn a_power_cut_while_trees_change_leaves_the_old_or_the_new_whole() {
+    cut_everywhere(tree_stories());
+}
+
+fn cut_everywhere(stories: Vec<Story>) {
+    for story in stories {
         let world = begun(&story);
         let old = whole(&world);
         let mut machine = world.machine();
@@ -244,7 +292,7 @@ fn nothing_left_over(world: &World, context: &str) {
 // holds: EP-2, HR-13
 #[test]
 fn a_host_that_is_killed_at_any_act_goes_on_waiting_or_comes_to_old_or_new_under_the_same_boot() {
-    for story in stories() {
+    for story in stories().into_iter().chain(tree_stories()) {
         let world = begun(&story);
         let old = whole(&world);
         let mut machine = world.machine();

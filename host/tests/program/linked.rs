@@ -9,14 +9,14 @@ use meshplan_schemas::wire::ToHost;
 use super::reconciler::Reconciler;
 use super::world::{Host, World, declaration, epoch, poll, text};
 
-struct Fleet {
-    reconciler: Reconciler,
-    world: World,
+pub(crate) struct Fleet {
+    pub(crate) reconciler: Reconciler,
+    pub(crate) world: World,
     key: SigningKey,
 }
 
 impl Fleet {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let reconciler = Reconciler::start();
         let world = World::enrolled(&reconciler.address());
         let key = Identity::load(&world.state()).unwrap().public().1;
@@ -44,14 +44,14 @@ impl Fleet {
         }
         found.unwrap()
     }
-    fn until_state(&self, sequence: u64, state: DeclarationState) -> Report {
+    pub(crate) fn until_state(&self, sequence: u64, state: DeclarationState) -> Report {
         self.until(&format!("declaration {sequence} as {state:?}"), |r| {
             r.declaration
                 .as_ref()
                 .is_some_and(|d| d.sequence == sequence && d.state == state)
         })
     }
-    fn run(&self) -> Host {
+    pub(crate) fn run(&self) -> Host {
         self.world.run(&[])
     }
 }

@@ -1,8 +1,11 @@
 //! A reconciler that says what a test tells it, over a real socket and a real session.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
+use data_encoding::BASE64;
 use futures_util::{SinkExt as _, StreamExt as _};
+use meshplan_schemas::digest::Digest;
 use meshplan_schemas::judge;
 use meshplan_schemas::report::Report;
 use meshplan_schemas::session::{self, Request};
@@ -22,6 +25,9 @@ struct Said {
     /// What becomes of reports.
     deaf: bool,
     rejects: bool,
+    artifacts: BTreeMap<Digest, Vec<u8>>,
+    /// So many pieces are given before a session ends.
+    pieces_to_cut: Option<usize>,
 }
 
 /// The reconciler; dropped, it answers no more.
@@ -98,6 +104,25 @@ impl Reconciler {
     pub(crate) fn rejects(&self, rejects: bool) {
         self.said.lock().unwrap().rejects = rejects;
     }
+    /// Has these bytes to be fetched.
+    pub(crate) fn keep(&self, bytes: &[u8]) -> Digest {
+        let digest = Digest::of(bytes);
+        self.said.lock().unwrap().artifacts.insert(digest, bytes.to_vec());
+        digest
+    }
+    /// Ends a session after so many pieces, once.
+    pub(crate) fn cut_after(&self, pieces: usize) {
+        self.said.lock().unwrap().pieces_to_cut = Some(pieces);
+    }
+    /// What was asked of artifacts: which, from where on.
+    pub(crate) fn fetched(&self) -> Vec<(Digest, u64)> {
+        let said = self.said.lock().unwrap();
+        let fetched = said.heard.iter().filter_map(|word| match word {
+            FromHost::Fetch { artifact, offset, .. } => Some((*artifact, *offset)),
+            _ => None,
+        });
+        fetched.collect()
+    }
     pub(crate) fn sessions(&self) -> usize {
         self.said.lock().unwrap().sessions
     }
@@ -151,7 +176,7 @@ async fn talk(
                     None => vec![],
                     Some(message) => {
                         let word: FromHost = session::decode(&message).ok()?;
-                        answers(word, &mut said.lock().unwrap())
+                        answers(word, &mut said.lock().unwrap())?
                     }
                 },
                 Message::Close(_) => return None,
@@ -166,9 +191,10 @@ async fn talk(
     }
 }
 
-fn answers(word: FromHost, said: &mut Said) -> Vec<ToHost> {
+/// None ends the session.
+fn answers(word: FromHost, said: &mut Said) -> Option<Vec<ToHost>> {
     said.heard.push(word.clone());
-    match word {
+    Some(match word {
         FromHost::Hello { .. } => {
             let mut orders = said.orders.clone();
             orders.push(ToHost::Current);
@@ -180,6 +206,35 @@ fn answers(word: FromHost, said: &mut Said) -> Vec<ToHost> {
             reason: "no".into(),
         }],
         FromHost::Report { counter, .. } => vec![ToHost::Ack { counter }],
+        FromHost::Fetch {
+            artifact,
+            offset,
+            length,
+        } => {
+            match &mut said.pieces_to_cut {
+                Some(0) => {
+                    said.pieces_to_cut = None;
+                    return None;
+                }
+                Some(left) => *left -= 1,
+                None => {}
+            }
+            vec![match said.artifacts.get(&artifact) {
+                None => ToHost::NoArtifact { artifact },
+                Some(whole) => ToHost::Piece {
+                    artifact,
+                    offset,
+                    size_bytes: whole.len() as u64,
+                    bytes: BASE64.encode(
+                        &whole[usize::try_from(offset).unwrap()..]
+                            .iter()
+                            .copied()
+                            .take(length as usize)
+                            .collect::<Vec<_>>(),
+                    ),
+                },
+            }]
+        }
         FromHost::Want { .. } | FromHost::Unknown => vec![],
-    }
+    })
 }

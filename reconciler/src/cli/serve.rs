@@ -16,6 +16,7 @@ use super::exit::Exit;
 use crate::config::Config;
 use crate::edge::activation::{self, Waker};
 use crate::edge::admission::{ADMISSION, Admissions};
+use crate::edge::artifacts::ArtifactStore;
 use crate::edge::clock::Clock;
 use crate::edge::desk::StoreDesk;
 use crate::edge::forge::Forge;
@@ -87,6 +88,8 @@ pub async fn serve(config: &Config, stop: CancellationToken) -> anyhow::Result<(
     })?;
     let keys = KeyBundle::open(&config.keys.file, &passphrase)?;
     let store = Store::open(&config.state_dir.join("meshplan.db"), clock).await?;
+    let artifacts = ArtifactStore::open(&config.state_dir)
+        .with_context(|| format!("cannot open the artifacts in {}", config.state_dir.display()))?;
     let waker = Waker::default();
     let notes_waker = Waker::default();
     let health = Arc::new(Health::default());
@@ -131,6 +134,7 @@ pub async fn serve(config: &Config, stop: CancellationToken) -> anyhow::Result<(
     let desk = Arc::new(StoreDesk {
         store: store.clone(),
         reports,
+        artifacts: artifacts.clone(),
         fleet: config.fleet.clone(),
         health: Arc::clone(&health),
         waker: waker.clone(),
@@ -148,6 +152,8 @@ pub async fn serve(config: &Config, stop: CancellationToken) -> anyhow::Result<(
             timestamp: Box::new(keys.timestamp()),
         },
         vault,
+        artifacts,
+        collected_at: None,
         clock,
         health: Arc::clone(&health),
         contents: Contents::default(),

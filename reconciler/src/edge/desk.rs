@@ -18,6 +18,7 @@ use meshplan_schemas::wire::{FromEnrolling, ToEnrolling, ToHost};
 
 use super::activation::Waker;
 use super::admission::Admissions;
+use super::artifacts::{ArtifactStore, Piece};
 use super::health::Health;
 use super::mesh::{Desk, Taken, Unavailable};
 use super::store::orders::StoredOrder;
@@ -34,6 +35,8 @@ pub struct StoreDesk {
     pub store: Store,
     /// Stores reports, many in one transaction.
     pub reports: ReportWriter,
+    /// What travels beside declarations.
+    pub artifacts: ArtifactStore,
     /// The fleet.
     pub fleet: FleetName,
     /// The newest tree, for the status interval.
@@ -160,6 +163,21 @@ impl Desk for StoreDesk {
         async move {
             let found = self.store.order_by_digest(digest).await.map_err(unavailable)?;
             Ok(found.map(|order| order.envelope))
+        }
+        .boxed()
+    }
+
+    fn artifact(
+        &self,
+        artifact: Digest,
+        offset: u64,
+        length: u32,
+    ) -> BoxFuture<'_, Result<Option<Piece>, Unavailable>> {
+        let artifacts = self.artifacts.clone();
+        async move {
+            let piece = tokio::task::spawn_blocking(move || artifacts.piece(artifact, offset, length));
+            let piece = piece.await.map_err(|e| Unavailable(e.to_string()))?;
+            piece.map_err(|e| Unavailable(format!("{artifact}: {e}")))
         }
         .boxed()
     }

@@ -110,7 +110,8 @@ fn changed_file(entry: TreeEntry) -> Option<(String, Arc<[u8]>)> {
 /// A mirror's entry as the pure tree takes it. What is too large was not loaded; it is said, and stands as nothing.
 fn entry(entry: TreeEntry, findings: &mut Vec<Finding>) -> (Vec<u8>, EntryKind, Arc<[u8]>) {
     let kind = match entry.kind {
-        mirror::EntryKind::Blob { .. } => EntryKind::Blob,
+        mirror::EntryKind::Blob { executable: true } => EntryKind::Program,
+        mirror::EntryKind::Blob { executable: false } => EntryKind::Blob,
         mirror::EntryKind::Symlink => EntryKind::Symlink,
         mirror::EntryKind::Submodule => EntryKind::Submodule,
     };

@@ -7,6 +7,7 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -75,7 +76,13 @@ pub fn read_folder(folder: &Path) -> Result<(SourceTree, Vec<Finding>), Worktree
                 open.push((path, raw));
             } else if kind.is_file() {
                 let bytes = fs::read(&path).map_err(cannot(&path))?;
-                entries.push((raw, EntryKind::Blob, Arc::from(bytes)));
+                let mode = entry.metadata().map_err(cannot(&path))?.permissions().mode();
+                // As git tells them apart: by the owner's bit.
+                let kind = match mode & 0o100 {
+                    0 => EntryKind::Blob,
+                    _ => EntryKind::Program,
+                };
+                entries.push((raw, kind, Arc::from(bytes)));
             }
             // Sockets, pipes and devices are nothing that git could store.
         }
@@ -200,6 +207,7 @@ fn tree_entries(repository: &Repository, tree: &git2::Tree<'_>) -> Result<Vec<Ra
                     entries.push((path, EntryKind::Submodule, Arc::from(&b""[..])));
                 }
                 (_, 0o120_000) => entries.push((path, EntryKind::Symlink, blob()?)),
+                (_, 0o100_755) => entries.push((path, EntryKind::Program, blob()?)),
                 _ => entries.push((path, EntryKind::Blob, blob()?)),
             }
         }

@@ -1,6 +1,7 @@
 //! What one pass decided: a value that the edge signs, stores in one transaction and carries out.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use jiff::Timestamp;
 use meshplan_schemas::declaration::Declaration;
@@ -29,6 +30,8 @@ pub struct Act {
     pub contents: BTreeMap<Digest, Vec<u8>>,
     /// The values of secrets that these contents name; stored encrypted, sent sealed.
     pub values: BTreeMap<Digest, Secret>,
+    /// What the archives and bundles of these contents are made of; kept before an order names it.
+    pub artifacts: BTreeMap<Digest, Arc<[u8]>>,
     /// What nodes shall run and have proven, where it changed; none deletes the row.
     pub assignments: BTreeMap<(NodeId, Scope), Option<Assignment>>,
     /// What is accepted now, where it changed.

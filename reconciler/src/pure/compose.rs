@@ -21,6 +21,7 @@ use super::secrets::Secret;
 use super::source_tree::SourceTree;
 use super::validate::Record;
 
+pub mod artifacts;
 mod composer;
 mod content;
 mod contents;
@@ -29,6 +30,7 @@ mod kinds;
 mod left_out;
 mod lists;
 
+use artifacts::Artifacts;
 use composer::Good;
 pub use composer::{Composer, Expected};
 
@@ -87,13 +89,18 @@ pub struct Filled {
     pub content: ModuleContent,
     /// The values.
     pub values: Vec<Secret>,
+    /// What its archives and bundles are made of.
+    pub artifacts: Arc<Artifacts>,
 }
 
 impl From<ModuleContent> for Filled {
-    /// Content that names no value.
+    /// Content that names no value and no artifact.
     fn from(content: ModuleContent) -> Self {
-        let values = Vec::new();
-        Self { content, values }
+        Self {
+            content,
+            values: Vec::new(),
+            artifacts: Arc::default(),
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 //! A document that cannot be read keeps its name, so that what refers to it is not called wrong as well. A record that
 //! has not changed is read once: a fleet has thousands, and a commit changes few.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
 use std::str::FromStr;
 use std::sync::Arc;
@@ -53,6 +53,8 @@ pub struct ModuleFolder {
     pub document: Option<Document<ModuleFile>>,
     /// The other files, by their path inside the folder.
     pub files: BTreeMap<String, Arc<[u8]>>,
+    /// Those of them that can be run.
+    pub programs: BTreeSet<String>,
 }
 
 /// Every document of a tree.
@@ -144,6 +146,13 @@ impl Reading {
         // What is refused keeps its name, without content: nothing that refers to it is called wrong as well.
         let bytes = self.is_plain(path, entry).then_some(&entry.bytes);
         self.place(path, &parts, bytes);
+        if entry.kind == EntryKind::Program
+            && let ["modules", module, inside @ ..] = parts.as_slice()
+            && let Some(folder) =
+                (module.parse().ok()).and_then(|name| self.documents.modules.get_mut::<ModuleName>(&name))
+        {
+            folder.programs.insert(inside.join("/"));
+        }
     }
 
     fn place(&mut self, path: &str, parts: &[&str], bytes: Option<&Arc<[u8]>>) {
@@ -183,10 +192,11 @@ impl Reading {
             ["modules", module] if bytes.is_none() => {
                 if let Ok(name) = module.parse() {
                     let document = Some(self.document(path, None));
-                    let files = BTreeMap::new();
-                    self.documents
-                        .modules
-                        .insert(name, ModuleFolder { document, files });
+                    let folder = ModuleFolder {
+                        document,
+                        ..ModuleFolder::default()
+                    };
+                    self.documents.modules.insert(name, folder);
                 }
             }
             ["checks", file] if toml(file) => {
@@ -241,13 +251,15 @@ impl Reading {
                 self.say(path, "this is a submodule where files are expected", help);
                 false
             }
-            EntryKind::Blob if entry.bytes.starts_with(LFS_POINTER) && entry.bytes.len() < 1024 => {
+            EntryKind::Blob | EntryKind::Program
+                if entry.bytes.starts_with(LFS_POINTER) && entry.bytes.len() < 1024 =>
+            {
                 let help =
                     "nodes would get these three lines: commit the file itself (`git lfs migrate export`)";
                 self.say(path, "this is a git-lfs pointer, not the file", help);
                 false
             }
-            EntryKind::Blob if !module && entry.bytes.len() > DOCUMENT_BYTES => {
+            EntryKind::Blob | EntryKind::Program if !module && entry.bytes.len() > DOCUMENT_BYTES => {
                 let message = format!("this document has {} bytes", entry.bytes.len());
                 self.say(
                     path,
@@ -256,7 +268,7 @@ impl Reading {
                 );
                 false
             }
-            EntryKind::Blob => true,
+            EntryKind::Blob | EntryKind::Program => true,
         }
     }
 
@@ -341,7 +353,7 @@ impl Reading {
         // What stands in a folder of ours has been looked at already.
         let ours = path == "allowed_signers" || FOLDERS.iter().any(|f| path.starts_with(&format!("{f}/")));
         let plain = if ours {
-            entry.kind == EntryKind::Blob
+            entry.kind.is_file()
         } else {
             self.is_plain(&path, entry)
         };

@@ -11,12 +11,22 @@ use meshplan_schemas::finding::Finding;
 /// What a tree entry is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EntryKind {
-    /// A file, executable or not.
+    /// A file.
     Blob,
+    /// A file that can be run (git's mode 100755).
+    Program,
     /// A symbolic link; its bytes are where it points.
     Symlink,
     /// A submodule's commit; it has no bytes.
     Submodule,
+}
+
+impl EntryKind {
+    /// Whether it is a file, one that can be run or not.
+    #[must_use]
+    pub fn is_file(self) -> bool {
+        matches!(self, Self::Blob | Self::Program)
+    }
 }
 
 /// One entry.

@@ -70,6 +70,8 @@ pub struct Module {
     pub source: Source,
     /// The other files of the folder, by their path in it.
     pub files: BTreeMap<String, Arc<[u8]>>,
+    /// Those of them that can be run.
+    pub programs: BTreeSet<String>,
 }
 
 impl Validated {
@@ -205,6 +207,7 @@ pub fn validate(documents: Documents) -> Result<Validated, Vec<Finding>> {
                 file: document.read?,
                 source: document.source,
                 files: folder.files,
+                programs: folder.programs,
             };
             Some((name, module))
         })

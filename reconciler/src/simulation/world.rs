@@ -32,6 +32,7 @@ use super::show;
 use super::signed_list::SignedList;
 use super::word::Word;
 use crate::edge::activation::Waker;
+use crate::edge::artifacts::ArtifactStore;
 use crate::edge::clock::Clock;
 use crate::edge::health::Health;
 use crate::edge::rollouts::PutAway;
@@ -346,6 +347,8 @@ impl World {
             },
             // A rehearsal has stand-ins for values, and keeps them as values are kept.
             vault: Arc::new(Vault::of_stand_ins()),
+            artifacts: ArtifactStore::in_memory(),
+            collected_at: None,
             settings,
             clock: self.clock,
             health: Arc::clone(&self.health),

@@ -26,6 +26,8 @@ wire! {
     path: String,
     /// The archive's SHA-256.
     sha256: Digest,
+    /// Its length.
+    size_bytes: u64,
     /// How it is packed.
     packing: Packing;
     maybe
@@ -46,8 +48,10 @@ wire! {
     pub struct Bundle;
     /// Absolute path of the folder.
     path: String,
-    /// The digest of its list of files: path, SHA-256.
-    tree: Digest;
+    /// The digest of its list of files ([`crate::artifact::FileList`]), which is an artifact.
+    tree: Digest,
+    /// The length of that list.
+    list_bytes: u64;
     maybe
     /// User name or number.
     owner: Option<String>,

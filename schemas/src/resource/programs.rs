@@ -1,6 +1,7 @@
 //! Units, the host's own processes, kernel settings and steps on the wire (HK-5, HK-6, HK-13, HK-16).
 
 use super::wire_table::wire;
+use crate::digest::Digest;
 use crate::document::texts::Env;
 use crate::document::words::words;
 use crate::ident::{ResourceId, ResourceName};
@@ -123,6 +124,8 @@ wire! {
     maybe
     /// The bundle or archive that holds the program.
     bundle: Option<ResourceId>,
+    /// What that holds: the digest of the bundle's list or of the archive, so that another build is another process.
+    build: Option<Digest>,
     /// Who it runs as.
     user: Option<String>,
     /// The group that it runs as.

@@ -39,6 +39,13 @@ enum Act {
         gid: u32,
     },
     PutDirectory(Meta),
+    RemoveTree {
+        made: String,
+    },
+    PutTree {
+        from: String,
+        made: String,
+    },
     Run {
         argv: Vec<String>,
         accepts: Vec<i64>,
@@ -103,6 +110,11 @@ fn act_of(word: &str, fields: &Value) -> Option<Act> {
             gid: number("gid")?,
         },
         "put_directory" => Act::PutDirectory(meta()?),
+        "remove_tree" => Act::RemoveTree { made: text("made")? },
+        "put_tree" => Act::PutTree {
+            from: text("from")?,
+            made: text("made")?,
+        },
         "run" => Act::Run {
             argv: fields
                 .field("argv")?
@@ -132,6 +144,8 @@ pub(super) fn act(entry: &Entry, root: &Tree, state: &Tree, root_path: &Path) ->
         }
         Act::PutLink { to, uid, gid } => tree.put_link(path, to, *uid, *gid),
         Act::PutDirectory(meta) => tree.put_directory(path, *meta),
+        Act::RemoveTree { made } => tree.remove_tree(path, made),
+        Act::PutTree { from, made } => tree.put_tree(path, from, made),
         Act::Run {
             argv,
             accepts,
@@ -219,6 +233,17 @@ mod tests {
             (
                 "{\"put_directory\":{\"mode\":420,\"uid\":1,\"gid\":2}}",
                 Act::PutDirectory(meta),
+            ),
+            (
+                "{\"remove_tree\":{\"made\":\"n\"}}",
+                Act::RemoveTree { made: "n".to_owned() },
+            ),
+            (
+                "{\"put_tree\":{\"from\":\"o\",\"made\":\"n\"}}",
+                Act::PutTree {
+                    from: "o".to_owned(),
+                    made: "n".to_owned(),
+                },
             ),
             (
                 "{\"run\":{\"argv\":[\"true\"],\"accepts\":[3],\"timeout_secs\":9}}",

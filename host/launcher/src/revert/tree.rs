@@ -4,6 +4,7 @@
 //! only when root or this program's user placed it. What stands at a path is the old or the new, never half.
 
 use std::collections::VecDeque;
+use std::ffi::CString;
 use std::fs::File;
 use std::io::{Read as _, Write as _};
 use std::os::fd::{AsFd as _, OwnedFd};
@@ -164,6 +165,39 @@ impl Tree {
         .map_err(|e| format!("{path} cannot be put back: {e}"))
     }
 
+    /// Nothing stands there, nor under the other name beside it: a folder goes with all that is in it.
+    pub(super) fn remove_tree(&self, path: &str, made: &str) -> Result<(), String> {
+        self.at(path, |place| {
+            remove_all(&place.folder, plain(made)?)?;
+            remove_all(&place.folder, &place.name)?;
+            fsync(&place.folder)
+        })
+        .or_else(|e| if e == Errno::NOENT { Ok(()) } else { Err(e) })
+        .map_err(|e| format!("{path} cannot be removed: {e}"))
+    }
+
+    /// The tree that was kept beside stands there again; one that is not kept never left, or is back.
+    pub(super) fn put_tree(&self, path: &str, from: &str, made: &str) -> Result<(), String> {
+        self.at(path, |place| {
+            remove_all(&place.folder, plain(made)?)?;
+            let from = plain(from)?;
+            match statat(&place.folder, from, AtFlags::SYMLINK_NOFOLLOW) {
+                Err(Errno::NOENT) => return Ok(()),
+                kept => kept?,
+            };
+            remove_all(&place.folder, &place.name)?;
+            renameat_with(
+                &place.folder,
+                from,
+                &place.folder,
+                &place.name,
+                RenameFlags::NOREPLACE,
+            )?;
+            fsync(&place.folder)
+        })
+        .map_err(|e| format!("{path} cannot be put back: {e}"))
+    }
+
     /// The bytes of a regular file.
     pub(super) fn read(&self, path: &str) -> Result<Vec<u8>, String> {
         self.at(path, Place::read)
@@ -286,6 +320,44 @@ fn take_folder_away(place: &Place, there: Option<&Stat>) -> Done<()> {
     }
 }
 
+/// A name in a folder, and nothing else.
+fn plain(name: &str) -> Done<&str> {
+    match name {
+        "" | "." | ".." => Err(Errno::INVAL),
+        name if name.contains(['/', '\0']) => Err(Errno::INVAL),
+        name => Ok(name),
+    }
+}
+
+/// Removes what stands under a name, a folder with all that is in it; nothing is fine. No link is followed.
+fn remove_all<N: rustix::path::Arg + Copy>(folder: &OwnedFd, name: N) -> Done<()> {
+    match unlinkat(folder, name, AtFlags::empty()) {
+        Err(Errno::NOENT) => return Ok(()),
+        Err(Errno::ISDIR) => {}
+        other => return other,
+    }
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let inside = openat(folder, name, flags, Mode::empty())?;
+    for name in names(&inside)? {
+        remove_all(&inside, name.as_c_str())?;
+    }
+    unlinkat(folder, name, AtFlags::REMOVEDIR)
+}
+
+/// The names in a folder.
+fn names(folder: &OwnedFd) -> Done<Vec<CString>> {
+    let mut buffer = Vec::with_capacity(8192);
+    let mut entries = RawDir::new(folder, buffer.spare_capacity_mut());
+    let mut names = Vec::new();
+    while let Some(entry) = entries.next() {
+        let name = entry?.file_name().to_owned();
+        if !matches!(name.to_bytes(), b"." | b"..") {
+            names.push(name);
+        }
+    }
+    Ok(names)
+}
+
 /// Removes a folder in which nothing is but what a cut left of the host's own writing.
 fn remove_folder(place: &Place) -> Done<()> {
     let first = unlinkat(&place.folder, &place.name, AtFlags::REMOVEDIR);
@@ -294,16 +366,11 @@ fn remove_folder(place: &Place) -> Done<()> {
     }
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let folder = openat(&place.folder, &place.name, flags, Mode::empty())?;
-    let mut left = Vec::new();
-    let mut buffer = Vec::with_capacity(8192);
-    let mut entries = RawDir::new(&folder, buffer.spare_capacity_mut());
-    while let Some(entry) = entries.next() {
-        let name = entry?.file_name().to_owned();
-        match name.to_bytes() {
-            b"." | b".." => {}
-            bytes if bytes.starts_with(b".meshplan-") && bytes.ends_with(b".tmp") => left.push(name),
-            _ => return first,
-        }
+    let left = names(&folder)?;
+    let ours =
+        |name: &CString| name.to_bytes().starts_with(b".meshplan-") && name.to_bytes().ends_with(b".tmp");
+    if !left.iter().all(ours) {
+        return first;
     }
     for name in left {
         unlinkat(&folder, name, AtFlags::empty())?;

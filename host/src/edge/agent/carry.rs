@@ -33,6 +33,7 @@ impl Shell {
                     self.renewing += 1;
                     self.to_link.push_back(ToLink::Renew);
                 }
+                Effect::Fetch(kept) => self.begin_fetch(&kept.payload, kept.digest),
                 Effect::Machine(job) => self.jobs.push_back(job),
                 Effect::AskProbes(purpose, probes) => {
                     let (root, probed) = (self.setup.root.clone(), self.probed.clone());

@@ -138,6 +138,7 @@ impl Shell {
             renewing: 0,
             machine: Some(machine),
             jobs: VecDeque::new(),
+            fetching: Fetching::default(),
             probed,
             answers,
             _lock: lock,

@@ -1,18 +1,18 @@
 //! The machine's own disk.
 
 use std::fs::File;
-use std::io::{Read as _, Write as _};
+use std::io::{BufReader, Read, Write as _};
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{
     AtFlags, FileType, Gid, Mode, OFlags, RawDir, RenameFlags, Uid, chownat, fchmod, fchown, fstat, fstatvfs,
-    fsync, mkdirat, open, openat, readlinkat, renameat, renameat_with, statat, symlinkat, unlinkat,
+    fsync, mkdirat, open, openat, readlinkat, renameat, renameat_with, statat, symlinkat, syncfs, unlinkat,
 };
 use rustix::io::Errno;
 
 use super::super::failpoint::cut;
-use super::{Disk, DiskError, NewFile, Owner, Sort, Space, Stat, check, walk};
+use super::{Disk, DiskError, NewFile, Owner, Sort, Space, Stat, Stream, check, walk};
 use crate::pure::target_path::TargetPath;
 
 /// A folder of the machine as a root.
@@ -41,11 +41,34 @@ impl RealDisk {
         })
     }
 
+    /// A regular file, opened to be read.
+    fn regular(&self, path: &TargetPath) -> Result<File, DiskError> {
+        let fault = |e: Errno| DiskError::new("read", path, e);
+        // Without NONBLOCK an open of a pipe that somebody put here waits for ever.
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let file = openat(self.folder_of(path)?, path.file_name(), flags, Mode::empty()).map_err(fault)?;
+        let stat = fstat(&file).map_err(fault)?;
+        if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
+            return Err(fault(Errno::INVAL));
+        }
+        Ok(File::from(file))
+    }
+
     fn folder_of(&self, path: &TargetPath) -> Result<OwnedFd, DiskError> {
         let parent = path.parent();
         let components = parent.iter().flat_map(TargetPath::components);
         walk::open_folder(self.root.as_fd(), components, self.uid)
     }
+}
+
+/// Gives a file its owner and mode.
+fn give(file: &File, mode: u32, owner: Owner) -> std::io::Result<()> {
+    let (uid, gid) = ids(owner);
+    if uid.is_some() || gid.is_some() {
+        fchown(file, uid, gid)?;
+    }
+    // After the owner: a change of owner takes setuid and setgid away.
+    Ok(fchmod(file, raw_mode(mode))?)
 }
 
 fn raw_mode(mode: u32) -> Mode {
@@ -81,6 +104,9 @@ impl Disk for RealDisk {
             uid: stat.st_uid,
             gid: stat.st_gid,
             size_bytes: u64::try_from(stat.st_size).unwrap_or(0),
+            modified_ns: (stat.st_mtime)
+                .saturating_mul(1_000_000_000)
+                .saturating_add_unsigned(stat.st_mtime_nsec),
         }))
     }
 
@@ -106,16 +132,8 @@ impl Disk for RealDisk {
     }
 
     fn read(&self, path: &TargetPath) -> Result<Vec<u8>, DiskError> {
-        let fault = |e: Errno| DiskError::new("read", path, e);
-        // Without NONBLOCK an open of a pipe that somebody put here waits for ever.
-        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        let file = openat(self.folder_of(path)?, path.file_name(), flags, Mode::empty()).map_err(fault)?;
-        let stat = fstat(&file).map_err(fault)?;
-        if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
-            return Err(fault(Errno::INVAL));
-        }
         let mut bytes = Vec::new();
-        File::from(file)
+        self.regular(path)?
             .read_to_end(&mut bytes)
             .map_err(|e| DiskError::new("read", path, e))?;
         Ok(bytes)
@@ -187,18 +205,63 @@ impl Disk for RealDisk {
         let written = (|| {
             out.write_all(file.bytes)?;
             cut("host::disk::written");
-            let (uid, gid) = ids(file.owner);
-            if uid.is_some() || gid.is_some() {
-                fchown(&out, uid, gid)?;
-            }
-            // After the owner: a change of owner takes setuid and setgid away.
-            fchmod(&out, raw_mode(file.mode))?;
+            give(&out, file.mode, file.owner)?;
             out.sync_all()
         })();
         written.map_err(|e| {
             let _removed = unlinkat(&folder, path.file_name(), AtFlags::empty());
             DiskError::new("write", path, e)
         })
+    }
+
+    fn open(&self, path: &TargetPath) -> Result<Box<dyn Stream>, DiskError> {
+        Ok(Box::new(BufReader::new(self.regular(path)?)))
+    }
+
+    fn fill(
+        &self,
+        path: &TargetPath,
+        from: &mut dyn Read,
+        mode: u32,
+        owner: Owner,
+    ) -> Result<u64, DiskError> {
+        cut("host::disk::act");
+        cut("host::disk::fill");
+        let folder = self.folder_of(path)?;
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let fd = openat(&folder, path.file_name(), flags, Mode::RUSR | Mode::WUSR)
+            .map_err(|e| DiskError::new("create", path, e))?;
+        let mut out = File::from(fd);
+        let written = (|| {
+            let written = std::io::copy(from, &mut out)?;
+            give(&out, mode, owner)?;
+            Ok(written)
+        })();
+        written.map_err(|e: std::io::Error| {
+            let _removed = unlinkat(&folder, path.file_name(), AtFlags::empty());
+            DiskError::new("write", path, e)
+        })
+    }
+
+    fn append(&self, path: &TargetPath, bytes: &[u8]) -> Result<(), DiskError> {
+        cut("host::disk::act");
+        cut("host::disk::append");
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::APPEND | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        openat(
+            self.folder_of(path)?,
+            path.file_name(),
+            flags,
+            Mode::RUSR | Mode::WUSR,
+        )
+        .map_err(std::io::Error::from)
+        .and_then(|fd| File::from(fd).write_all(bytes))
+        .map_err(|e| DiskError::new("write", path, e))
+    }
+
+    fn sync_all(&self, path: &TargetPath) -> Result<(), DiskError> {
+        cut("host::disk::act");
+        cut("host::disk::sync_all");
+        syncfs(self.folder_of(path)?).map_err(|e| DiskError::new("sync the file system of", path, e))
     }
 
     fn symlink(&self, path: &TargetPath, target: &str, owner: Owner) -> Result<(), DiskError> {

@@ -8,10 +8,12 @@ mod cuts;
 mod tree;
 
 use std::collections::BTreeMap;
-use std::io;
+use std::io::{self, Read};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::{Disk, DiskError, NewFile, Owner, Sort, Space, Stat};
+use super::{Disk, DiskError, NewFile, Owner, Sort, Space, Stat, Stream};
+use meshplan_schemas::digest::Digest;
+
 use crate::pure::target_path::TargetPath;
 use tree::{Node, Op, Tree};
 
@@ -201,6 +203,12 @@ fn fault(act: &'static str, path: &TargetPath, kind: io::ErrorKind) -> DiskError
     DiskError::new(act, path, kind)
 }
 
+fn first_eight(digest: &Digest) -> [u8; 8] {
+    let mut bytes = [0; 8];
+    bytes.iter_mut().zip(digest.0).for_each(|(to, from)| *to = from);
+    bytes
+}
+
 fn blocks(node: Option<&Node>) -> usize {
     match node {
         Some(Node::File { bytes, .. }) => bytes.len().div_ceil(4096).max(1),
@@ -243,6 +251,25 @@ impl Sim {
         }
         self.before = self.tree.clone();
     }
+    fn make_file(&mut self, folder: u64, path: &TargetPath, file: &NewFile<'_>) {
+        let node = Node::File {
+            bytes: Arc::from([]),
+            mode: 0o600,
+            uid: OWN.0,
+            gid: OWN.1,
+        };
+        let ino = self.make_named(folder, path.file_name(), node);
+        self.act(Op::Bytes {
+            ino,
+            bytes: file.bytes.into(),
+        });
+        self.act(Op::Meta {
+            ino,
+            mode: file.mode,
+            owner: file.owner,
+        });
+        self.act(Op::Sync { ino });
+    }
     fn make_named(&mut self, folder: u64, name: &str, node: Node) -> u64 {
         let ino = self.next_ino();
         self.act(Op::Make { ino, node });
@@ -275,6 +302,8 @@ impl Disk for SimDisk {
                 uid: *uid,
                 gid: *gid,
                 size_bytes: bytes.len() as u64,
+                // As if no two contents were ever written at one instant.
+                modified_ns: i64::from_be_bytes(first_eight(&Digest::of(bytes))),
             },
             Node::Directory { mode, uid, gid, .. } => Stat {
                 sort: Sort::Directory,
@@ -282,6 +311,7 @@ impl Disk for SimDisk {
                 uid: *uid,
                 gid: *gid,
                 size_bytes: 0,
+                modified_ns: 0,
             },
             Node::Link { uid, gid, .. } => Stat {
                 sort: Sort::Link,
@@ -289,6 +319,7 @@ impl Disk for SimDisk {
                 uid: *uid,
                 gid: *gid,
                 size_bytes: 0,
+                modified_ns: 0,
             },
         }))
     }
@@ -366,23 +397,60 @@ impl Disk for SimDisk {
         {
             return Err(fault("create", path, io::ErrorKind::AlreadyExists));
         }
-        let node = Node::File {
-            bytes: Arc::from([]),
-            mode: 0o600,
-            uid: OWN.0,
-            gid: OWN.1,
+        sim.make_file(folder, path, file);
+        Ok(())
+    }
+
+    fn open(&self, path: &TargetPath) -> Result<Box<dyn Stream>, DiskError> {
+        Ok(Box::new(io::Cursor::new(self.read(path)?)))
+    }
+
+    fn fill(
+        &self,
+        path: &TargetPath,
+        from: &mut dyn Read,
+        mode: u32,
+        owner: Owner,
+    ) -> Result<u64, DiskError> {
+        let mut bytes = Vec::new();
+        let written = from.read_to_end(&mut bytes);
+        written.map_err(|e| DiskError::new("write", path, e))?;
+        self.create(
+            path,
+            &NewFile {
+                bytes: &bytes,
+                mode,
+                owner,
+            },
+        )?;
+        // Made as `create` makes it, but for the sync.
+        self.lock().log.pop();
+        Ok(bytes.len() as u64)
+    }
+
+    fn append(&self, path: &TargetPath, bytes: &[u8]) -> Result<(), DiskError> {
+        let Some(_) = self.stat(path)? else {
+            return self.fill(path, &mut &*bytes, 0o600, Owner::default()).map(|_| ());
         };
-        let ino = sim.make_named(folder, path.file_name(), node);
+        let whole: Vec<u8> = self
+            .read(path)?
+            .into_iter()
+            .chain(bytes.iter().copied())
+            .collect();
+        let mut sim = self.lock();
+        self.allowed(&sim, "write", path)?;
+        let (_, ino) = self.named(&sim, "write", path)?;
+        sim.take("write", path, bytes.len().div_ceil(4096))?;
         sim.act(Op::Bytes {
             ino,
-            bytes: file.bytes.into(),
+            bytes: whole.into(),
         });
-        sim.act(Op::Meta {
-            ino,
-            mode: file.mode,
-            owner: file.owner,
-        });
-        sim.act(Op::Sync { ino });
+        Ok(())
+    }
+
+    fn sync_all(&self, _path: &TargetPath) -> Result<(), DiskError> {
+        let mut sim = self.lock();
+        sim.act(Op::SyncAll);
         Ok(())
     }
 

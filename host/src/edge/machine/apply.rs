@@ -210,10 +210,11 @@ impl Machine {
         let mut need = room::Need::default();
         for step in &survey.plan.steps {
             if let Step::Write(write) = step
-                && let (Some(Target::Path(path)), Some(wanted)) =
-                    (&write.record.target, survey.wanted.get(&write.record.name))
+                && let Some(path) = write.record.target.as_ref().and_then(Target::place)
+                && let Some(wanted) = survey.wanted.get(&write.record.name)
             {
-                need.file(self.root(), path, wanted.size_bytes())?;
+                let (bytes, files) = wanted.room(self.reach());
+                need.files(self.root(), &path, (bytes, files))?;
             }
         }
         // Once as a before image, and once as an original.
@@ -226,6 +227,10 @@ impl Machine {
             return Ok(Some(why));
         }
         let opened = room::reserve(self.state())
+            .and_then(|()| {
+                let acts = befores.iter().flat_map(|before| &before.acts);
+                self.forget_former_trees(acts.map(|act| (&act.target, &act.act)))
+            })
             .and_then(|()| self.keep_originals(&survey.plan))
             .and_then(|()| window::open(self.state(), window, &journal(befores), &blobs))
             .and_then(|()| window::keep_forward(self.state(), &forward));
@@ -355,8 +360,8 @@ impl Machine {
         let (Some(target), Some(wanted)) = (&write.record.target, wanted) else {
             return Err("its fields are not at hand".to_owned());
         };
-        if let Target::Path(path) = target {
-            self.make_folders(path, &mut next.made)
+        if let Some(path) = target.place() {
+            self.make_folders(&path, &mut next.made)
                 .map_err(|e| e.to_string())?;
         }
         let wanted = wanted.settled(self.reach())?;

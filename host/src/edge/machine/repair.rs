@@ -11,10 +11,12 @@ use super::survey::Surveyed;
 use super::verdict::Barred;
 use super::{Applied, Due, End, LedgerState, Machine, MachineError};
 use crate::edge::ledger::{self, json};
+use crate::edge::tree;
 use crate::pure::agent::Basis;
 use crate::pure::apply_plan::Step;
 use crate::pure::outcome::line;
 use crate::pure::record::{Confirmed, Found, Ledger, Record};
+use crate::pure::target::Target;
 
 /// Within so many seconds.
 const CONTEST_SECS: i64 = 3600;
@@ -135,6 +137,10 @@ impl Machine {
             applied.end = End::Repaired;
             match self.write(write, survey.wanted.get(name), &mut next) {
                 Ok(_) => {
+                    // Nobody goes back to what was not as declared.
+                    if let Some(path) = write.record.target.as_ref().and_then(Target::place) {
+                        tree::forget_former(self.root(), &path)?;
+                    }
                     repaired.insert(name.clone());
                     next.owe_after(write, |name| survey.wanted.contains_key(name));
                     let words = write.what.clone();

@@ -34,13 +34,25 @@ impl Need {
     /// # Errors
     /// The disk could not tell.
     pub(super) fn file(&mut self, disk: &dyn Disk, path: &TargetPath, bytes: u64) -> Result<(), DiskError> {
+        self.files(disk, path, (bytes, 1))
+    }
+
+    /// Adds so many files of so many bytes together, at or below a path.
+    ///
+    /// # Errors
+    /// The disk could not tell.
+    pub(super) fn files(
+        &mut self,
+        disk: &dyn Disk,
+        path: &TargetPath,
+        (bytes, files): (u64, u64),
+    ) -> Result<(), DiskError> {
         let space = disk.space(Some(path))?;
         let sum = self.by_file_system.entry(space.file_system).or_default();
-        let blocks = bytes
-            .div_ceil(space.block_bytes.max(1))
-            .saturating_mul(space.block_bytes);
-        sum.bytes = sum.bytes.saturating_add(blocks);
-        sum.files = sum.files.saturating_add(1);
+        // Each but one ends in a block that it does not fill.
+        let blocks = (bytes.div_ceil(space.block_bytes.max(1))).saturating_add(files.saturating_sub(1));
+        sum.bytes = (sum.bytes).saturating_add(blocks.saturating_mul(space.block_bytes));
+        sum.files = sum.files.saturating_add(files);
         sum.free_bytes = space.free_bytes;
         sum.free_files = space.free_inodes;
         if sum.at.is_empty() {

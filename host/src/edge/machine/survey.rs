@@ -4,14 +4,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use meshplan_schemas::declaration::{Declaration, Mode};
 use meshplan_schemas::digest::Digest;
-use meshplan_schemas::ident::{ModuleName, ResourceId, ResourceName};
+use meshplan_schemas::ident::{ModuleName, ResourceName};
 use meshplan_schemas::report::Outcome;
 use meshplan_schemas::resource::{Kind, Resource};
 
 use super::{Change, LedgerState, Machine, MachineError};
 use crate::edge::accounts::Accounts;
 use crate::edge::sealed;
-use crate::kinds::{self, Invalid, Opened, Wanted};
+use crate::kinds::{self, Around, Invalid, Opened, Wanted};
 use crate::pure::apply_plan::{self, Ask, Decision, Follower, Inputs, Nature, Part, Plan, Step};
 use crate::pure::capability;
 use crate::pure::observed::Observed;
@@ -137,8 +137,7 @@ impl Machine {
             .filter(|record| record.kind != "directory")
             .filter_map(|record| record.target.as_ref())
             .filter(|target| !targets.contains(target))
-            .filter_map(Target::path)
-            .cloned()
+            .filter_map(Target::place)
             .collect();
         let opened = sealed::open(declaration, &self.keys);
         let observe_all = declaration.mode == Mode::Observe;
@@ -213,8 +212,12 @@ impl Machine {
                 continue;
             };
             let ours = self.setup.state_inside.as_ref();
-            if let Some(path) = target.path()
-                && (ours.is_some_and(|ours| path == ours || path.is_below(ours)) || self.among_our_own(path))
+            // What stands in a tree goes with it.
+            let is_tree = matches!(target, Target::Thing(Sort::Tree, _));
+            if let Some(path) = target.place()
+                && (ours.is_some_and(|ours| {
+                    path == *ours || path.is_below(ours) || (is_tree && ours.is_below(&path))
+                }) || self.among_our_own(&path))
             {
                 return Err(format!(
                     "{name} names {target}, which is in the host's own state folder"
@@ -276,9 +279,17 @@ impl Machine {
         wanted: &mut BTreeMap<ResourceName, Wanted>,
     ) -> Result<Vec<Ask>, String> {
         let mut asks = Vec::new();
-        let unit =
-            |resource: &&Resource| Some((resource.name.id.clone(), kinds::unit_of(&resource.read().ok()?)?));
-        let units: BTreeMap<ResourceId, String> = resources.iter().filter_map(unit).collect();
+        let mut around = Around::default();
+        for resource in resources {
+            let Ok(kind) = resource.read() else { continue };
+            let id = || resource.name.id.clone();
+            around
+                .units
+                .extend(kinds::unit_of(&kind).map(|unit| (id(), unit)));
+            around
+                .trees
+                .extend(kinds::tree_of(&kind).map(|tree| (id(), tree)));
+        }
         for resource in resources {
             let name = &resource.name;
             let kind = resource.read().map_err(|e| format!("{name}: {e}"))?;
@@ -295,7 +306,7 @@ impl Machine {
                 found: None,
                 nature: Nature::default(),
             };
-            match Wanted::validate(name, &kind, accounts, (opened.get(name), &units)) {
+            match Wanted::validate(name, &kind, accounts, (opened.get(name), &around)) {
                 Err(Invalid::Fields(why)) => return Err(format!("{name}: {why}")),
                 Err(Invalid::Machine(why)) => {
                     ask.target = kinds::target(name, &kind);

@@ -88,7 +88,8 @@ impl Machine {
             | Thing::User(_)
             | Thing::Group { .. }
             | Thing::Setting { .. }
-            | Thing::KernelModule { .. } => Ok(()),
+            | Thing::KernelModule { .. }
+            | Thing::Tree { .. } => Ok(()),
         }
     }
 }

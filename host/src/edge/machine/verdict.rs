@@ -8,7 +8,7 @@ use meshplan_schemas::report::{Outcome, ResourceLine};
 use super::{Due, LedgerState, Machine, MachineError, Order, WindowState, room};
 use crate::edge::disk::{Disk, DiskError};
 use crate::edge::failpoint::cut;
-use crate::edge::ledger;
+use crate::edge::ledger::{self, json};
 use crate::edge::window;
 use crate::pure::commit_confirm::{FoundVerdict, Verdict};
 use crate::pure::confirm::Reason;
@@ -118,10 +118,19 @@ impl Machine {
 
     /// Finishes what was confirmed: the ledger, then the window goes.
     pub(super) fn settle(&mut self) -> Result<(), MachineError> {
+        let journal = window::journal(self.state())?;
+        let acts = || {
+            journal
+                .iter()
+                .flat_map(|j| &j.acts)
+                .map(|entry| (&entry.target, &entry.act))
+        };
+        self.forget_former_trees(acts())?;
         if let Some(bytes) = window::kept_ledger(self.state())? {
-            if let LedgerState::Known(_) = ledger::parse(&bytes) {
-                self.with_reserve(|state| ledger::write(state, &bytes))?;
-                self.ledger = ledger::parse(&bytes);
+            if let LedgerState::Known(mut next) = ledger::parse(&bytes) {
+                self.tidy_around_trees(acts(), &mut next.made)?;
+                self.with_reserve(|state| ledger::write(state, &json(&next)))?;
+                self.ledger = LedgerState::Known(next);
             } else {
                 tracing::error!("the window's ledger cannot be read; the former one stands");
             }
@@ -185,7 +194,11 @@ impl Machine {
         // What is barred for a host that lives is barred for the launcher as well.
         self.stand_down();
         match barred {
-            _ if !faults => window::close(self.state())?,
+            _ if !faults => {
+                let acts = journal.acts.iter();
+                self.forget_former_trees(acts.map(|entry| (&entry.target, &entry.act)))?;
+                window::close(self.state())?;
+            }
             Barred::Stay => return Ok(lines.into_values().collect()),
             Barred::GiveUp => window::set_aside(self.state())?,
         }

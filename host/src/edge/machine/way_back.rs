@@ -6,11 +6,12 @@ use meshplan_schemas::digest::Digest;
 use meshplan_schemas::ident::ResourceName;
 
 use super::Machine;
-use crate::edge::disk::atomic;
+use crate::edge::disk::{DiskError, atomic};
 use crate::edge::observe::observe;
+use crate::edge::tree;
 use crate::kinds::{self, Wanted};
 use crate::pure::apply_plan::{Follow, Plan, Step, SweepHow};
-use crate::pure::inverse::{Before, Place};
+use crate::pure::inverse::{Before, Place, UndoAct};
 use crate::pure::observed::Observed;
 use crate::pure::record::Thing;
 use crate::pure::target::{Sort, Target};
@@ -33,6 +34,53 @@ struct Touched<'a> {
 }
 
 impl Machine {
+    /// What was kept of trees for a way back that nobody takes any more goes; where no tree stands either, nothing more is
+    /// known of it.
+    pub(super) fn forget_former_trees<'a>(
+        &self,
+        acts: impl Iterator<Item = (&'a Target, &'a UndoAct)>,
+    ) -> Result<(), DiskError> {
+        for (target, act) in acts {
+            let (Target::Path(path), UndoAct::PutTree { .. } | UndoAct::RemoveTree { .. }) = (target, act)
+            else {
+                continue;
+            };
+            tree::forget_former(self.root(), path)?;
+            if self.root().stat(path)?.is_none() {
+                tree::forget(self.state(), path)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Folders that the host made on the way to trees, and in which nothing is left, go: while the trees were kept they were
+    /// not empty.
+    pub(super) fn tidy_around_trees<'a>(
+        &self,
+        acts: impl Iterator<Item = (&'a Target, &'a UndoAct)>,
+        made: &mut BTreeSet<TargetPath>,
+    ) -> Result<(), DiskError> {
+        for (target, act) in acts {
+            let (Target::Path(path), UndoAct::PutTree { .. }) = (target, act) else {
+                continue;
+            };
+            for folder in path
+                .ancestors()
+                .take_while(|folder| made.contains(folder))
+                .collect::<Vec<_>>()
+            {
+                if self.root().stat(&folder)?.is_some() {
+                    if !self.root().list(Some(&folder))?.is_empty() {
+                        break;
+                    }
+                    atomic::remove_folder(self.root(), &folder)?;
+                }
+                made.remove(&folder);
+            }
+        }
+        Ok(())
+    }
+
     /// The way back from everything that will be touched, and the bytes that it needs; or why there is none.
     pub(super) fn way_back(
         &self,

@@ -10,6 +10,7 @@ use super::BLOBS;
 use crate::edge::disk::{Disk, DiskError, NewFile, Owner, Sort, atomic};
 use crate::edge::ledger::{blob, path_of, put_own};
 use crate::edge::observe::observe;
+use crate::edge::tree;
 use crate::kinds::Reach;
 use crate::pure::inverse::{Journal, Place, UndoAct, path_act};
 use crate::pure::observed::Observed;
@@ -91,6 +92,11 @@ fn is_as_before(there: &Observed, act: &UndoAct) -> bool {
 }
 
 fn on_path(disk: &dyn Disk, state: &dyn Disk, path: &TargetPath, act: &UndoAct) -> Result<(), DiskError> {
+    match act {
+        UndoAct::RemoveTree { made } => return tree::put_away(disk, path, made),
+        UndoAct::PutTree { from, made } => return tree::put_back(disk, path, from, made),
+        _ => {}
+    }
     atomic::clear_beside(disk, path)?;
     let there = observe(disk, path);
     if is_as_before(&there, act) {
@@ -133,7 +139,7 @@ fn on_path(disk: &dyn Disk, state: &dyn Disk, path: &TargetPath, act: &UndoAct) 
             }
             atomic::put_folder(disk, path, *mode, owner(*uid, *gid))
         }
-        // Not of a path; it was run above.
-        UndoAct::Run { .. } => Ok(()),
+        // Trees were put above, and a program is not of a path.
+        UndoAct::RemoveTree { .. } | UndoAct::PutTree { .. } | UndoAct::Run { .. } => Ok(()),
     }
 }

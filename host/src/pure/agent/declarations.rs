@@ -1,6 +1,7 @@
 //! The way of a declaration on its node: queued, applying, awaiting confirm, then confirmed or back (HR-1, HR-5).
 
 use meshplan_schemas::declaration::{Declaration, Mode};
+use meshplan_schemas::digest::Digest;
 use meshplan_schemas::ident::{ModuleName, ResourceName};
 use meshplan_schemas::report::{
     DeclarationState, DeclarationStatus, Health, Outcome, ResourceLine, RollbackVerdict,
@@ -27,6 +28,9 @@ impl Agent {
         if let Some(why) = self.known_bad.refuses(&newest.payload) {
             self.journal("declaration.known-bad", Some(sequence), why.clone());
             self.declaration_status(&newest, DeclarationState::KnownBad, why, now);
+            return;
+        }
+        if !self.is_stocked(&newest, now) {
             return;
         }
         if let Some(why) = self.shut(newest.payload.urgent, now) {
@@ -62,6 +66,44 @@ impl Agent {
             digest: newest.digest,
         });
         self.effects.push(Effect::Machine(Job::Apply(Box::new(newest))));
+    }
+
+    /// Whether what its archives and bundles are made of is here; else that is fetched first (HR-14).
+    fn is_stocked(&mut self, newest: &Kept<Declaration>, now: i64) -> bool {
+        let digest = newest.digest;
+        if newest.payload.artifacts.is_empty() || self.stocked == Some(digest) {
+            return true;
+        }
+        if self.fetching != Some(digest) {
+            self.fetching = Some(digest);
+            let why = "what its archives and bundles are made of is fetched first";
+            self.journal("declaration.fetching", Some(newest.payload.sequence), why);
+            self.declaration_status(newest, DeclarationState::Queued, why.to_owned(), now);
+            self.effects.push(Effect::Fetch(Box::new(newest.clone())));
+        }
+        false
+    }
+
+    /// What an order needs is here, or cannot be had: then it is not begun.
+    pub(super) fn fetched(&mut self, order: Digest, fault: Option<String>, now: i64) {
+        if self.fetching != Some(order) {
+            return;
+        }
+        self.fetching = None;
+        let Some(fault) = fault else {
+            self.stocked = Some(order);
+            return;
+        };
+        let newest = self.orders.declaration.clone().filter(|d| d.digest == order);
+        if let Some(newest) = newest {
+            let change = Change::Declaration {
+                sequence: newest.payload.sequence,
+                digest: order,
+            };
+            self.effects.push(Effect::Keep(Slot::Trying, newest.text.clone()));
+            self.orders.trying = Some(newest);
+            self.blamed_and_closed(change, Reason::NotBegun(fault), now);
+        }
     }
 
     pub(super) fn declaration_applied(&mut self, change: Change, applied: Applied, now: i64) {

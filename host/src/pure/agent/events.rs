@@ -1,6 +1,7 @@
 //! What the agent hears and what follows: the words between decision and shell.
 
 use meshplan_schemas::declaration::Declaration;
+use meshplan_schemas::digest::Digest;
 use meshplan_schemas::fleet_list::ProvenLeaf;
 use meshplan_schemas::ident::ResourceName;
 use meshplan_schemas::report::{Cause, Marks, ProbeLine, ResourceLine};
@@ -41,6 +42,13 @@ pub enum Event {
     },
     /// The machine is done with a job.
     Done(Box<Done>),
+    /// What an order's archives and bundles are made of is on this machine, or cannot be had.
+    Fetched {
+        /// The order's digest.
+        order: Digest,
+        /// Why it cannot be had, in a sentence.
+        fault: Option<String>,
+    },
     /// Probes answered.
     Probed {
         /// For what they were asked.
@@ -129,6 +137,8 @@ pub enum Effect {
     Say(Box<FromHost>),
     /// Have a fresh session made.
     Renew,
+    /// Fetch what the archives and bundles of this declaration are made of; what was fetched for another is let be.
+    Fetch(Box<Kept<Declaration>>),
     /// Have the machine do this, after what it was told before.
     Machine(Job),
     /// Ask these probes.

@@ -1,5 +1,6 @@
 //! Stories of a node, told to the agent without a socket or a disk.
 
+mod artifacts;
 mod left_behind;
 mod node;
 mod policy;

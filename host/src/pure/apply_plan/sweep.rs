@@ -250,6 +250,13 @@ fn how(record: &Record, inputs: &Inputs<'_>) -> SweepHow {
     if record.is_absence {
         return SweepHow::Forget("it was asked to be away, and may be there again".to_owned());
     }
+    if record.kind == "archive" && there != &Observed::Absent {
+        let stays = "an archive is unpacked and never removed, as things may have been put into its folder";
+        return match inputs.names.contains(&record.name) {
+            true => SweepHow::Forget(stays.to_owned()),
+            false => SweepHow::Refuse(format!("{stays}; remove it by hand")),
+        };
+    }
     let is_folder = record.kind == "directory";
     let is_path = target.path().is_some();
     match (&record.found, there) {

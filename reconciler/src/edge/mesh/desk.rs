@@ -8,6 +8,8 @@ use meshplan_schemas::key::TransportKey;
 use meshplan_schemas::report::Marks;
 use meshplan_schemas::wire::{FromEnrolling, ToEnrolling, ToHost};
 
+use crate::edge::artifacts::Piece;
+
 /// Who answers for the sessions. The store's is the real one; tests of sessions have their own.
 ///
 /// "Could not tell" ([`Unavailable`]) is never "no": a host whose record could not be looked up comes again, one that
@@ -23,6 +25,14 @@ pub trait Desk: Send + Sync + 'static {
 
     /// The envelope's text of the epoch with this payload digest (EP-3).
     fn epoch_bytes(&self, digest: Digest) -> BoxFuture<'_, Result<Option<String>, Unavailable>>;
+
+    /// A piece of an artifact; none where it is not kept (HK-15).
+    fn artifact(
+        &self,
+        artifact: Digest,
+        offset: u64,
+        length: u32,
+    ) -> BoxFuture<'_, Result<Option<Piece>, Unavailable>>;
 
     /// Judges and stores a report. Returns when it is stored, not before: the acknowledgement follows at once.
     fn take_report(&self, node: NodeId, counter: u64, envelope: String) -> BoxFuture<'_, Taken>;

@@ -1,5 +1,6 @@
 //! One member's session: from the handshake to its end.
 
+use data_encoding::BASE64;
 use meshplan_schemas::declaration::Declaration;
 use meshplan_schemas::envelope::{Envelope, Payload as _};
 use meshplan_schemas::epoch::Epoch;
@@ -177,6 +178,30 @@ impl Member {
                     Ok(())
                 }
                 Err(_) => Err(End::Say(close::LATER, "come again")),
+            },
+            FromHost::Fetch {
+                artifact,
+                offset,
+                length,
+            } => match desk.artifact(artifact, offset, length).await {
+                Ok(Some(piece)) => {
+                    let word = ToHost::Piece {
+                        artifact,
+                        offset,
+                        size_bytes: piece.size_bytes,
+                        bytes: BASE64.encode(&piece.bytes),
+                    };
+                    drop(piece);
+                    self.say(carrier, &word).await
+                }
+                Ok(None) => {
+                    tracing::warn!(node = %self.leaf.id, %artifact, "a host wants an artifact that is not kept");
+                    self.say(carrier, &ToHost::NoArtifact { artifact }).await
+                }
+                Err(why) => {
+                    tracing::error!(node = %self.leaf.id, %why, "an artifact could not be read");
+                    Err(End::Say(close::LATER, "come again"))
+                }
             },
             FromHost::Unknown => Ok(()),
         }

@@ -1,6 +1,7 @@
 //! The content of one module on one node: its resources with their bytes (page 06 has the kinds).
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use meshplan_schemas::declaration::{Mode, ModuleContent};
 use meshplan_schemas::digest::Digest;
@@ -80,6 +81,7 @@ pub(super) fn content(
     Ok(Filled {
         content,
         values: files.values,
+        artifacts: Arc::clone(place.artifacts),
     })
 }
 

@@ -16,6 +16,7 @@ use meshplan_schemas::finding::Finding;
 use meshplan_schemas::ident::{ModuleName, NodeId, NodeName};
 use serde_json::json;
 
+use super::artifacts::Artifacts;
 use super::content::content;
 use super::kinds::{self, Place};
 use super::{ComposedNode, Made, left_out, node};
@@ -55,6 +56,8 @@ struct OfModule {
     secrets: BTreeMap<String, Result<Digest, String>>,
     /// The digest of each file of the folder, by its path in it; that of the value, for a secret.
     files: Arc<BTreeMap<String, Digest>>,
+    /// What its archives and bundles are made of.
+    artifacts: Arc<Artifacts>,
     /// By whether it only observes, and what fed it; empty where a template reads `node`.
     made: BTreeMap<(bool, Arc<Fed>), OnNode>,
     /// What feeds it, over all its nodes: how many by each.
@@ -245,7 +248,7 @@ impl Contents {
                 .filter(|_| same);
             let scope = Arc::new(secrets.within(name));
             let used = scope.state(&uses(module));
-            let (templates, files, made) = match known {
+            let (templates, files, artifacts, made) = match known {
                 Some(known) => {
                     let reads = known.reads;
                     let stands =
@@ -255,7 +258,7 @@ impl Contents {
                         steady.insert(name.clone());
                     }
                     let made = if stands { known.made } else { BTreeMap::new() };
-                    (known.templates, known.files, made)
+                    (known.templates, known.files, known.artifacts, made)
                 }
                 None => match Templates::compile(module) {
                     Ok(templates) => {
@@ -263,7 +266,13 @@ impl Contents {
                             let of_value = secrets.source_digest(&format!("modules/{name}/{path}"));
                             (path.clone(), of_value.unwrap_or_else(|| Digest::of(bytes)))
                         });
-                        (Arc::new(templates), Arc::new(files.collect()), BTreeMap::new())
+                        let artifacts = Arc::new(Artifacts::of(module));
+                        (
+                            Arc::new(templates),
+                            Arc::new(files.collect()),
+                            artifacts,
+                            BTreeMap::new(),
+                        )
                     }
                     Err(more) => {
                         findings.extend(more);
@@ -278,6 +287,7 @@ impl Contents {
                 reads: Reads::of(module, &templates),
                 templates,
                 files,
+                artifacts,
                 made,
                 fed: BTreeMap::new(),
             };
@@ -405,6 +415,7 @@ impl Contents {
                 name,
                 module,
                 record,
+                artifacts: &of_module.artifacts,
             };
             let made = content(place, observe, scope, |path| {
                 templates.render(path, context, budget, scope)
@@ -492,10 +503,13 @@ impl Contents {
         let secrets: BTreeMap<&String, Option<&Digest>> = (of_module.secrets.iter())
             .map(|(name, state)| (name, state.as_ref().ok()))
             .collect();
-        if !secrets.is_empty()
-            && let Some(source) = source.as_object_mut()
-        {
-            source.insert("secrets".to_owned(), serde_json::to_value(secrets)?);
+        if let Some(source) = source.as_object_mut() {
+            if !secrets.is_empty() {
+                source.insert("secrets".to_owned(), serde_json::to_value(secrets)?);
+            }
+            if !module.programs.is_empty() {
+                source.insert("programs".to_owned(), serde_json::to_value(&module.programs)?);
+            }
         }
         Digest::of_value(&source).map(Some)
     }
@@ -554,6 +568,8 @@ impl Record {
 impl Module {
     /// Whether it is what the other is, to the byte.
     fn is(&self, other: &Self) -> bool {
-        self.source.text() == other.source.text() && self.files == other.files
+        self.source.text() == other.source.text()
+            && self.files == other.files
+            && self.programs == other.programs
     }
 }

@@ -1,12 +1,11 @@
 //! Kinds of page 06 as they stand in a declaration: names resolved, defaults written out, what has no order as sets.
 
-use meshplan_schemas::digest::Digest;
 use meshplan_schemas::document::calendar::Calendar;
 use meshplan_schemas::document::module::containers::{HealthcheckFile, MountFile, PortFile};
 use meshplan_schemas::document::module::programs::LimitsFile;
 use meshplan_schemas::document::module::{
-    ActionResource, ArchiveResource, BundleResource, BundleSource, ContainerResource, Entry, FilterResource,
-    PrivateNetworkResource, ProcessResource, UserResource,
+    ActionResource, ContainerResource, Entry, FilterResource, PrivateNetworkResource, ProcessResource,
+    UserResource,
 };
 use meshplan_schemas::document::read::At;
 use meshplan_schemas::document::reference::Reference;
@@ -16,15 +15,15 @@ use meshplan_schemas::document::var::Var;
 use meshplan_schemas::ident::{ModuleName, ResourceId};
 use meshplan_schemas::resource::Kind;
 use meshplan_schemas::resource::accounts::{Group, Package, User};
-use meshplan_schemas::resource::bundles::{Archive, Bundle};
 use meshplan_schemas::resource::containers::{Container, Healthcheck, Mount, Network, Port, Volume};
 use meshplan_schemas::resource::net::{Accept, Filter, Peer, PrivateNetwork};
 use meshplan_schemas::resource::programs::{
     Action, KernelModule, Limits, Process, Reboot, Restart, Run, Schedule, Service, Sysctl, Upgrade, Witness,
 };
-use std::collections::BTreeMap;
+use std::sync::Arc;
 
-use crate::pure::validate::{Module, Record, Validated, packing};
+use super::artifacts::Artifacts;
+use crate::pure::validate::{Module, Record, Validated};
 
 /// Where a resource is composed.
 #[derive(Clone, Copy)]
@@ -33,6 +32,7 @@ pub(super) struct Place<'v> {
     pub(super) name: &'v ModuleName,
     pub(super) module: &'v Module,
     pub(super) record: &'v Record,
+    pub(super) artifacts: &'v Arc<Artifacts>,
 }
 
 /// Whether the content of a module differs from node to node by more than its settings, and hangs on the other nodes.
@@ -61,10 +61,10 @@ pub(super) fn kinds(place: Place<'_>, entry: Entry<'_>) -> Vec<(ResourceId, Kind
             absent: r.absent,
             restarts: values(&r.restarts),
         })),
-        Entry::Archive(r) => archive(place.module, r)
+        Entry::Archive(r) => (place.artifacts.archive(r))
             .map(Kind::Archive)
             .map_or_else(Vec::new, own),
-        Entry::Bundle(r) => bundle(place.module, r)
+        Entry::Bundle(r) => (place.artifacts.bundle(r))
             .map(Kind::Bundle)
             .map_or_else(Vec::new, own),
         Entry::Service(r) => own(Kind::Service(Service {
@@ -111,7 +111,7 @@ fn or_id(name: Option<&String>, id: &ResourceId) -> String {
     name.cloned().unwrap_or_else(|| id.to_string())
 }
 
-fn values<T: Clone>(list: &[At<T>]) -> Vec<T> {
+pub(super) fn values<T: Clone>(list: &[At<T>]) -> Vec<T> {
     list.iter().map(|at| at.value.clone()).collect()
 }
 
@@ -129,41 +129,6 @@ fn user(r: &UserResource) -> User {
             .map(|at| at.value.iter().map(|line| line.0.clone()).collect()),
         absent: r.absent,
     }
-}
-
-fn archive(module: &Module, r: &ArchiveResource) -> Option<Archive> {
-    let sha256 = match (&r.source, &r.sha256) {
-        (Some(source), _) => Digest::of(module.files.get(&source.value.0)?),
-        (None, Some(sha256)) => sha256.value.0.parse().ok()?,
-        (None, None) => return None,
-    };
-    Some(Archive {
-        path: r.path.value.0.clone(),
-        sha256,
-        packing: packing(r)?,
-        strip: r.strip.0,
-        allow_setuid: r.allow_setuid,
-        owner: r.owner.as_ref().map(|o| o.0.clone()),
-        group: r.group.as_ref().map(|g| g.0.clone()),
-        restarts: values(&r.restarts),
-    })
-}
-
-fn bundle(module: &Module, r: &BundleResource) -> Option<Bundle> {
-    let BundleSource::Folder(folder) = &r.source.value else {
-        return None;
-    };
-    let inside = format!("{}/", folder.0);
-    let files: BTreeMap<&str, Digest> = (module.files.iter())
-        .filter_map(|(path, bytes)| Some((path.strip_prefix(&inside)?, Digest::of(bytes))))
-        .collect();
-    Some(Bundle {
-        path: r.path.value.0.clone(),
-        tree: Digest::of_value(&files).ok()?,
-        owner: r.owner.as_ref().map(|o| o.0.clone()),
-        group: r.group.as_ref().map(|g| g.0.clone()),
-        restarts: values(&r.restarts),
-    })
 }
 
 fn limits(file: Option<&LimitsFile>) -> Limits {
@@ -218,6 +183,7 @@ fn process(place: Place<'_>, r: &ProcessResource) -> Vec<(ResourceId, Kind)> {
         timeout_secs: r.timeout_secs.0,
         stop_secs: r.stop_secs.0,
         bundle: r.bundle.as_ref().map(|at| at.value.clone()),
+        build: (r.bundle.as_ref()).and_then(|at| place.artifacts.build(&at.value)),
         user: r.user.as_ref().map(|at| at.value.0.clone()),
         group: r.group.as_ref().map(|at| at.value.0.clone()),
         working_directory: r.working_directory.as_ref().map(|at| at.value.0.clone()),

@@ -251,10 +251,13 @@ impl<'a> Draft<'a> {
         trees.map(|tree| tree.secrets.retired.clone()).collect()
     }
 
-    /// As [`Draft::keep`], for a module on a node, with the values that it names.
+    /// As [`Draft::keep`], for a module on a node, with the values and the artifacts that it names.
     pub(super) fn keep_module(&mut self, digest: Digest, module: &Filled) -> Result<(), DecideError> {
         for value in &module.values {
             self.act.values.insert(value.digest(), value.clone());
+        }
+        for (digest, bytes) in &module.artifacts.bytes {
+            self.act.artifacts.insert(*digest, Arc::clone(bytes));
         }
         self.keep(digest, &module.content)
     }

@@ -90,11 +90,12 @@ fn is_pending(log: &[Op], at: usize) -> bool {
     match log.get(at) {
         Some(Op::Bytes { ino, .. } | Op::Meta { ino, .. }) => !later.iter().any(|op| match op {
             Op::Sync { ino: synced } | Op::SyncNames { folder: synced } => synced == ino,
+            Op::SyncAll => true,
             _ => false,
         }),
-        Some(Op::Names { folder, .. }) => !later
-            .iter()
-            .any(|op| matches!(op, Op::SyncNames { folder: synced } if synced == folder)),
+        Some(Op::Names { folder, .. }) => !later.iter().any(|op| {
+            matches!(op, Op::SyncNames { folder: synced } if synced == folder) || matches!(op, Op::SyncAll)
+        }),
         _ => false,
     }
 }

@@ -54,6 +54,8 @@ pub(super) enum Op {
     },
     /// The folder's names are on the disk.
     SyncNames { folder: u64 },
+    /// All that was done before is on the disk.
+    SyncAll,
 }
 
 impl Tree {
@@ -109,7 +111,7 @@ impl Tree {
                     }
                 }
             }
-            Op::Sync { .. } | Op::SyncNames { .. } => {}
+            Op::Sync { .. } | Op::SyncNames { .. } | Op::SyncAll => {}
         }
     }
 

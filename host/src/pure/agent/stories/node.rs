@@ -7,6 +7,7 @@ pub(super) struct Node {
     pub(super) agent: Agent,
     pub(super) now: i64,
     pub(super) jobs: Vec<Job>,
+    pub(super) fetches: Vec<Digest>,
     pub(super) asked: Vec<Purpose>,
     pub(super) reports: Vec<Cause>,
     pub(super) said: Vec<FromHost>,
@@ -77,6 +78,7 @@ impl Node {
             agent: Agent::new(given, now),
             now,
             jobs: vec![],
+            fetches: vec![],
             asked: vec![],
             reports: vec![],
             said: vec![],
@@ -119,6 +121,7 @@ impl Node {
                 Effect::Journal(entry) => self.journal.push(entry.clone()),
                 Effect::Renew => self.renewed += 1,
                 Effect::SaveKnownBad => self.disk_known_bad = self.agent.known_bad.clone(),
+                Effect::Fetch(kept) => self.fetches.push(kept.digest),
                 Effect::SaveMarks(_) | Effect::Keep(..) | Effect::Drop(_) | Effect::SaveStanding => {}
             }
         }

@@ -7,6 +7,7 @@ use meshplan_schemas::declaration::{Declaration, LeftOut, Mode, ModuleContent, M
 use meshplan_schemas::digest::Digest;
 use meshplan_schemas::ident::{DeliveryName, ModuleName, NodeId, ResourceName};
 use meshplan_schemas::limits::SCHEMA;
+use meshplan_schemas::resource::Resource;
 
 use crate::pure::act::Order;
 use crate::pure::decide::DecideError;
@@ -120,6 +121,7 @@ fn declaration(
     })
     .cloned()
     .collect();
+    let artifacts = resources.iter().filter_map(Resource::artifact).collect();
     let timing = timing(draft, delivery);
     let changes = delivery.legs.iter().filter_map(|l| l.nodes.get(&node));
     let stays = |digest: &Digest| modules.iter().any(|entry: &ModuleEntry| entry.digest == *digest);
@@ -142,7 +144,7 @@ fn declaration(
         take: facts.map(|f| f.take).unwrap_or_default(),
         resources,
         left_out,
-        artifacts: Vec::new(),
+        artifacts,
         sealed: Vec::new(),
         apply_secs: timing.apply_secs,
         confirm_secs: timing.confirm_secs,

@@ -1,0 +1,261 @@
+//! Trees that are put in place whole (HK-4): made beside, swapped in, and the former one kept until it is known that
+//! nobody goes back to it.
+//!
+//! Stands alone because the order of these steps is the argument: the new tree is on the disk before the old one moves
+//! aside, and the old one is only ever renamed until the change is confirmed. Between the two renames nothing stands at
+//! the path; a start finds the way from any of these states.
+
+use meshplan_schemas::digest::Digest;
+use serde::{Deserialize, Serialize};
+
+use super::disk::{Disk, DiskError, Owner, Sort, atomic};
+use super::ledger::{path_of, put_own};
+use crate::pure::target_path::TargetPath;
+
+/// What is kept of each tree, in the state folder.
+const FOLDER: &str = "/trees";
+
+fn beside(path: &TargetPath, end: &str) -> TargetPath {
+    let hex = Digest::of(path.file_name().as_bytes()).hex();
+    let name = format!(".meshplan-{}.{end}", hex.chars().take(16).collect::<String>());
+    path.sibling(&name).unwrap_or_else(|_| path.clone())
+}
+
+/// Where the next tree of a path is made.
+#[must_use]
+pub fn coming(path: &TargetPath) -> TargetPath {
+    beside(path, "new")
+}
+
+/// Where the former tree of a path is kept.
+#[must_use]
+pub fn leaving(path: &TargetPath) -> TargetPath {
+    beside(path, "old")
+}
+
+/// Puts the tree that was made beside in place; what stood there is kept.
+///
+/// # Errors
+/// The disk.
+pub fn swap_in(disk: &dyn Disk, path: &TargetPath) -> Result<(), DiskError> {
+    disk.sync_all(path)?;
+    take_out(disk, path)?;
+    disk.rename_new(&coming(path), path)?;
+    disk.sync_parent(path)
+}
+
+/// Takes what stands at a path away and keeps it.
+///
+/// # Errors
+/// The disk.
+pub fn take_out(disk: &dyn Disk, path: &TargetPath) -> Result<(), DiskError> {
+    if disk.stat(path)?.is_none() {
+        return Ok(());
+    }
+    atomic::remove_tree(disk, &leaving(path))?;
+    disk.rename_new(path, &leaving(path))?;
+    disk.sync_parent(path)
+}
+
+/// What was kept is not needed any more.
+///
+/// # Errors
+/// The disk.
+pub fn forget_former(disk: &dyn Disk, path: &TargetPath) -> Result<(), DiskError> {
+    atomic::remove_tree(disk, &leaving(path))
+}
+
+/// Puts back what was kept at `from`; nothing where nothing is kept there: it never left, or is back.
+///
+/// # Errors
+/// The disk.
+pub fn put_back(disk: &dyn Disk, path: &TargetPath, from: &str, made: &str) -> Result<(), DiskError> {
+    clear(disk, path, made)?;
+    let Ok(from) = path.sibling(from) else {
+        return Ok(());
+    };
+    if disk.stat(&from)?.is_none() {
+        return Ok(());
+    }
+    remove(disk, path)?;
+    disk.rename_new(&from, path)?;
+    disk.sync_parent(path)
+}
+
+/// Nothing stands at a path any more, whatever is in it, nor beside it.
+///
+/// # Errors
+/// The disk.
+pub fn put_away(disk: &dyn Disk, path: &TargetPath, made: &str) -> Result<(), DiskError> {
+    clear(disk, path, made)?;
+    remove(disk, path)
+}
+
+fn clear(disk: &dyn Disk, path: &TargetPath, made: &str) -> Result<(), DiskError> {
+    match path.sibling(made) {
+        Ok(made) => remove(disk, &made),
+        Err(_) => Ok(()),
+    }
+}
+
+fn remove(disk: &dyn Disk, path: &TargetPath) -> Result<(), DiskError> {
+    match disk.stat(path)? {
+        Some(stat) if stat.sort == Sort::Directory => atomic::remove_tree(disk, path),
+        Some(_) => atomic::remove_file(disk, path),
+        None => Ok(()),
+    }
+}
+
+/// How a tree stands, without a look at its bytes: what is in it by path, with mode, owner, length and time of change.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Shape(Vec<(String, String)>);
+
+impl Shape {
+    /// Of the tree that stands here.
+    ///
+    /// # Errors
+    /// The disk could not tell.
+    pub fn of(disk: &dyn Disk, tree: &TargetPath) -> Result<Self, DiskError> {
+        let mut all = Vec::new();
+        if let Some(root) = disk.stat(tree)? {
+            all.push((
+                ".".to_owned(),
+                format!("folder {:o} {}:{}", root.mode, root.uid, root.gid),
+            ));
+        }
+        let mut ahead = vec![(tree.clone(), String::new())];
+        while let Some((folder, inside)) = ahead.pop() {
+            for name in disk.list(Some(&folder))? {
+                let Ok(path) = folder.join(&name) else { continue };
+                let shown = format!("{inside}{name}");
+                let Some(stat) = disk.stat(&path)? else {
+                    all.push((shown, "of a name that cannot be read".to_owned()));
+                    continue;
+                };
+                let meta = format!("{:o} {}:{}", stat.mode, stat.uid, stat.gid);
+                match stat.sort {
+                    Sort::Directory => {
+                        ahead.push((path, format!("{shown}/")));
+                        all.push((shown, format!("folder {meta}")));
+                    }
+                    Sort::File => {
+                        let bytes = (stat.size_bytes, stat.modified_ns);
+                        all.push((shown, format!("file {meta} {} {}", bytes.0, bytes.1)));
+                    }
+                    Sort::Link => {
+                        let to = disk.read_link(&path)?;
+                        all.push((shown, format!("link {}:{} {to}", stat.uid, stat.gid)));
+                    }
+                    Sort::Other => all.push((shown, "a device, socket or pipe".to_owned())),
+                }
+            }
+        }
+        all.sort_unstable();
+        Ok(Self(all))
+    }
+
+    /// Whether nothing is in it.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// How many files and folders are in it.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.0.len().saturating_sub(1)
+    }
+
+    /// What of another is other here, in words. What is here beside it is nobody's business: programs leave things in
+    /// their folders.
+    #[must_use]
+    pub fn differs(&self, other: &Self) -> Option<String> {
+        if self == other {
+            return None;
+        }
+        let mine: std::collections::BTreeMap<_, _> = self.0.iter().cloned().collect();
+        let theirs: std::collections::BTreeMap<_, _> = other.0.iter().cloned().collect();
+        let gone = theirs.keys().filter(|path| !mine.contains_key(*path));
+        let changed = mine
+            .iter()
+            .filter(|(path, how)| theirs.get(*path).is_some_and(|of| of != *how));
+        let parts = [
+            ("gone", gone.collect::<Vec<_>>()),
+            ("changed", changed.map(|(path, _)| path).collect()),
+        ];
+        let words: Vec<String> = (parts.into_iter())
+            .filter_map(|(word, paths)| match paths.as_slice() {
+                [] => None,
+                [only] => Some(format!("{only} is {word}")),
+                [first, rest @ ..] => Some(format!("{first} and {} others are {word}", rest.len())),
+            })
+            .collect();
+        (!words.is_empty()).then(|| words.join(", "))
+    }
+}
+
+fn kept(path: &TargetPath) -> TargetPath {
+    path_of(&format!(
+        "{FOLDER}/{}",
+        Digest::of(path.as_str().as_bytes()).hex()
+    ))
+}
+
+/// The shape in which a content was unpacked at a path; none where it was not, or what is kept cannot be read.
+///
+/// # Errors
+/// The disk could not tell.
+pub fn shape_of(state: &dyn Disk, path: &TargetPath, content: Digest) -> Result<Option<Shape>, DiskError> {
+    let Ok(file) = kept(path).join(&content.hex()) else {
+        return Ok(None);
+    };
+    match state.stat(&file)? {
+        None => Ok(None),
+        Some(_) => Ok(serde_json::from_slice(&state.read(&file)?).ok()),
+    }
+}
+
+/// Whether the host has put any tree at a path.
+///
+/// # Errors
+/// The disk could not tell.
+pub fn is_ours(state: &dyn Disk, path: &TargetPath) -> Result<bool, DiskError> {
+    Ok(state.stat(&kept(path))?.is_some())
+}
+
+/// Keeps the shape in which a content was unpacked, beside that of what stands there now, which may come back.
+///
+/// # Errors
+/// The disk.
+pub fn keep_shape(
+    state: &dyn Disk,
+    path: &TargetPath,
+    (content, shape): (Digest, &Shape),
+    now: Option<&Shape>,
+) -> Result<(), DiskError> {
+    let folder = kept(path);
+    for folder in [path_of(FOLDER), folder.clone()] {
+        if state.stat(&folder)?.is_none() {
+            atomic::put_folder(state, &folder, 0o700, Owner::default())?;
+        }
+    }
+    for name in state.list(Some(&folder))? {
+        let Ok(old) = folder.join(&name) else { continue };
+        let of_old: Option<Shape> = serde_json::from_slice(&state.read(&old)?).ok();
+        if now.is_none() || of_old.as_ref() != now {
+            state.unlink(&old)?;
+        }
+    }
+    match (folder.join(&content.hex()), serde_json::to_vec(shape)) {
+        (Ok(file), Ok(bytes)) => put_own(state, &file, &bytes),
+        _ => Ok(()),
+    }
+}
+
+/// The host has no tree at a path any more.
+///
+/// # Errors
+/// The disk.
+pub fn forget(state: &dyn Disk, path: &TargetPath) -> Result<(), DiskError> {
+    atomic::remove_tree(state, &kept(path))
+}

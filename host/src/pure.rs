@@ -7,6 +7,7 @@ pub mod apply_plan;
 pub mod capability;
 pub mod commit_confirm;
 pub mod confirm;
+pub mod container_spec;
 pub mod duties;
 pub mod epoch_choice;
 pub mod fetch;

@@ -275,7 +275,7 @@ fn age_recipient(text: &str) -> bool {
 pub struct Capability(pub String);
 
 /// capabilities(7), Linux 6.12.
-const CAPABILITIES: &[&str] = &[
+pub const CAPABILITIES: &[&str] = &[
     "AUDIT_CONTROL",
     "AUDIT_READ",
     "AUDIT_WRITE",

@@ -10,6 +10,7 @@ pub mod clock;
 pub mod command;
 pub mod deadline;
 pub mod disk;
+pub mod engine;
 pub mod enrol;
 pub mod failpoint;
 pub mod identity;

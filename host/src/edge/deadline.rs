@@ -77,7 +77,7 @@ pub fn is_armed(root: &Path) -> bool {
 }
 
 /// The launcher that started this host, or the one beside it.
-fn launcher() -> Option<PathBuf> {
+pub(crate) fn launcher() -> Option<PathBuf> {
     let named = std::env::var_os("MESHPLAN_LAUNCHER").map(PathBuf::from);
     let beside = std::env::current_exe().ok();
     let beside = beside.map(|own| own.with_file_name("meshplan-launcher"));

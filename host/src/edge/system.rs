@@ -13,8 +13,10 @@ use std::time::Duration;
 
 pub use self::manager::unit;
 pub use self::real::RealSystem;
+pub(crate) use self::real::block;
 pub use self::sim::SimSystem;
 use super::command::{Ended, How};
+use super::engine::{Engine, NoEngine};
 use crate::pure::unit::Unit;
 
 /// How long a job of the service manager may take where nothing else is said: longer than a unit may take to start or
@@ -52,6 +54,9 @@ pub trait System: Send + Sync + fmt::Debug {
 
     /// Lets time pass between two looks.
     fn rest(&self, time: Duration);
+
+    /// Its container engine.
+    fn engine(&self) -> &dyn Engine;
 }
 
 /// What can be done with a unit.
@@ -99,6 +104,9 @@ impl Turn {
 #[derive(Debug, Clone, Copy)]
 pub struct NoSystem;
 
+/// The engine of such a root.
+static NONE: NoEngine = NoEngine(NO_SYSTEM);
+
 /// Why such a root has neither.
 pub const NO_SYSTEM: &str = "the root is not the machine's own, so it has no programs and no service manager";
 
@@ -122,6 +130,9 @@ impl System for NoSystem {
         Err(NO_SYSTEM.to_owned())
     }
     fn rest(&self, _time: Duration) {}
+    fn engine(&self) -> &dyn Engine {
+        &NONE
+    }
 }
 
 impl Ended {

@@ -5,12 +5,15 @@ use std::time::Duration;
 
 use super::{System, Turn, manager};
 use crate::edge::command::{self, Command, Ended, How};
+use crate::edge::deadline::launcher;
+use crate::edge::engine::{Engine, RealEngine};
 use crate::pure::unit::Unit;
 
 /// The machine.
 #[derive(Debug)]
 pub struct RealSystem {
     root: PathBuf,
+    engine: RealEngine,
 }
 
 impl RealSystem {
@@ -19,12 +22,19 @@ impl RealSystem {
     pub fn new(root: &Path) -> Self {
         Self {
             root: root.to_owned(),
+            engine: RealEngine::of_the_machine(launcher()),
         }
+    }
+
+    /// The same with this engine.
+    #[must_use]
+    pub fn with_engine(self, engine: RealEngine) -> Self {
+        Self { engine, ..self }
     }
 }
 
 /// Runs to its end what needs a runtime, on a thread of its own: whoever calls may stand in one already.
-fn block<T: Send>(work: impl Future<Output = T> + Send) -> Result<T, String> {
+pub(crate) fn block<T: Send>(work: impl Future<Output = T> + Send) -> Result<T, String> {
     let on_thread = || {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
@@ -71,5 +81,9 @@ impl System for RealSystem {
 
     fn rest(&self, time: Duration) {
         std::thread::sleep(time);
+    }
+
+    fn engine(&self) -> &dyn Engine {
+        &self.engine
     }
 }

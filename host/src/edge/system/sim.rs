@@ -8,6 +8,8 @@ use std::time::Duration;
 use super::{System, Turn};
 use crate::edge::command::{Ended, How};
 use crate::edge::disk::{Disk as _, SimDisk};
+use crate::edge::engine::sim::LAUNCHER;
+use crate::edge::engine::{Engine, SimEngine};
 use crate::pure::record::User;
 use crate::pure::target_path::TargetPath;
 use crate::pure::unit::Unit;
@@ -17,6 +19,8 @@ use crate::pure::unit_file::FOLDER;
 #[derive(Debug, Clone, Default)]
 pub struct SimSystem {
     sim: Arc<Mutex<Sim>>,
+    /// Its container engine.
+    pub engine: SimEngine,
 }
 
 /// What is in it. A test reads and sets it by [`SimSystem::with`].
@@ -319,7 +323,11 @@ fn passwd(name: &str, user: &User) -> String {
 impl System for SimSystem {
     fn run(&self, argv: &[String], _bound: Duration) -> Ended {
         let words: Vec<&str> = argv.iter().map(String::as_str).collect();
-        match self.lock().run(&words) {
+        let ran = match words.strip_prefix(&LAUNCHER) {
+            Some(words) => self.engine.undo_now(words),
+            None => self.lock().run(&words),
+        };
+        match ran {
             Some((code, said)) => Ended {
                 how: How::Exited(code),
                 said,
@@ -361,7 +369,12 @@ impl System for SimSystem {
         Ok(self.lock().kernel.get(path).cloned())
     }
 
+    fn engine(&self) -> &dyn Engine {
+        &self.engine
+    }
+
     fn rest(&self, _time: Duration) {
+        self.engine.rest();
         let mut sim = self.lock();
         let weak = sim.weak.clone();
         for name in weak {

@@ -5,13 +5,16 @@
 //!
 //!     meshplan-launcher [--host PATH] [ARGUMENTS OF THE HOST]...
 //!     meshplan-launcher revert [--state DIR] [--root DIR] [--at-start] [--opened-at SECS]
+//!     meshplan-launcher container SOCKET WORD NAME
 //!
 //! Without `--host` the host is the `meshplan-host` beside it. SIGTERM and SIGINT are handed on; the host ends in its
 //! own time, and the launcher with its code. An end by a signal, a panic or an internal fault is a fall: the host is
 //! started again after a pause that doubles from 1 s to 60 s, and is 1 s again after a minute without a fall.
 //!
-//! `revert` takes an open window back without the host: see [`revert`].
+//! `revert` takes an open window back without the host: see [`revert`]. `container` is what such a way back has for
+//! containers: see [`container`].
 
+mod container;
 mod revert;
 
 use std::ffi::OsString;
@@ -76,6 +79,9 @@ fn main() -> ExitCode {
     let mut arguments = std::env::args_os().skip(1).peekable();
     if arguments.next_if(|first| first == "revert").is_some() {
         return revert::command(arguments);
+    }
+    if arguments.next_if(|first| first == "container").is_some() {
+        return container::command(arguments);
     }
     let (host, arguments) = match command_line(arguments) {
         Ok(command) => command,

@@ -150,7 +150,10 @@ impl State {
     /// Whether nothing of it runs, nor will by itself.
     #[must_use]
     pub fn is_at_rest(&self) -> bool {
-        matches!(self.status.as_str(), "created" | "exited" | "dead")
+        matches!(
+            self.status.as_str(),
+            "created" | "configured" | "initialized" | "exited" | "stopped" | "dead"
+        )
     }
 
     /// Whether its healthcheck says no; one that still starts has not said it.

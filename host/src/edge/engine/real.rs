@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use bollard::errors::Error;
 use bollard::models::{ContainerInspectResponse, NetworkConnectRequest, VolumeCreateRequest};
 use bollard::query_parameters as query;
-use bollard::{API_DEFAULT_VERSION, Docker};
+use bollard::{API_DEFAULT_VERSION, ClientVersion, Docker};
 use futures_util::{StreamExt as _, TryStreamExt as _};
 
 use super::{Container, Engine, Image, Listed, Network, New, State, Turn, Volume, request};
@@ -28,6 +28,16 @@ const PULL: Duration = Duration::from_secs(900);
 
 /// The client's own bound: each question has one of ours.
 const NEVER_SECS: u64 = 86_400;
+
+/// How long the version that an engine speaks is known: Podman takes seconds to tell it.
+const KNOWN: Duration = Duration::from_secs(300);
+
+/// The versions that engines speak, by their sockets.
+static VERSIONS: Mutex<BTreeMap<PathBuf, (Instant, ClientVersion)>> = Mutex::new(BTreeMap::new());
+
+fn versions() -> MutexGuard<'static, BTreeMap<PathBuf, (Instant, ClientVersion)>> {
+    VERSIONS.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// The engine behind a socket.
 #[derive(Debug, Clone)]
@@ -81,9 +91,16 @@ impl RealEngine {
         let path = socket
             .to_str()
             .ok_or("the engine's socket has a name that is no text")?;
-        let engine = Docker::connect_with_unix(path, NEVER_SECS, API_DEFAULT_VERSION);
-        let engine = engine.map_err(|e| said(&e))?;
-        engine.negotiate_version().await.map_err(|e| said(&e))
+        let known = versions().get(&socket).copied();
+        let known = known.filter(|(since, _)| since.elapsed() < KNOWN);
+        let version = known.map_or(*API_DEFAULT_VERSION, |(_, version)| version);
+        let engine = Docker::connect_with_unix(path, NEVER_SECS, &version).map_err(|e| said(&e))?;
+        if known.is_some() {
+            return Ok(engine);
+        }
+        let engine = engine.negotiate_version().await.map_err(|e| said(&e))?;
+        versions().insert(socket, (Instant::now(), engine.client_version()));
+        Ok(engine)
     }
 
     /// Asks, within a bound.
@@ -457,8 +474,13 @@ mod tests {
         // The kernel takes the connection; nobody answers.
         let _silent = UnixListener::bind(&socket).unwrap();
         let engine = RealEngine::at(&socket, None);
-        let asked = engine.ask(Duration::from_millis(300), |engine| async move { engine.version().await });
-        assert_eq!(asked.unwrap_err(), "the container engine did not answer within 0 s");
+        let asked = engine.ask(Duration::from_millis(300), |engine| async move {
+            engine.version().await
+        });
+        assert_eq!(
+            asked.unwrap_err(),
+            "the container engine did not answer within 0 s"
+        );
         let begun = Instant::now();
         assert!(engine.container("web").unwrap_err().contains("did not answer"));
         assert!(engine.volumes().unwrap_err().contains("did not answer"));
@@ -471,7 +493,12 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let engine = RealEngine::at(&folder.path().join("none.sock"), None);
         assert!(engine.container("web").unwrap_err().contains("cannot be asked"));
-        assert!(engine.undo(&["remove", "web"]).unwrap_err().contains("no meshplan-launcher"));
+        assert!(
+            engine
+                .undo(&["remove", "web"])
+                .unwrap_err()
+                .contains("no meshplan-launcher")
+        );
     }
 
     #[test]

@@ -4,20 +4,24 @@
 //! `revert` (the act that brings back what was there) and `remove`. Adding one touches its file and [`Wanted`].
 
 pub mod action;
+pub mod container;
 pub mod directory;
 pub mod file;
 pub mod group;
 pub mod kernel_module;
 pub mod link;
+pub mod network;
 pub mod probe;
 pub mod process;
+mod reach;
+mod seen;
 pub mod service;
 pub mod sysctl;
 pub mod tree;
 pub mod user;
+pub mod volume;
 
-use std::collections::BTreeMap;
-use std::time::Duration;
+use std::collections::{BTreeMap, BTreeSet};
 
 use meshplan_schemas::digest::Digest;
 use meshplan_schemas::ident::{ResourceId, ResourceName};
@@ -25,118 +29,20 @@ use meshplan_schemas::resource::Kind;
 use meshplan_schemas::resource::programs::Run;
 use zeroize::Zeroizing;
 
+use self::reach::{BOUND, put_text, run, text_of};
+pub use self::reach::{Back, Reach};
+pub use self::seen::Seen;
 use crate::edge::accounts::{Accounts, COMING};
-use crate::edge::disk::{Disk, DiskError, NewFile, Owner, atomic};
+use crate::edge::disk::{Disk, DiskError};
 use crate::edge::observe::observe;
-use crate::edge::system::{System, Turn};
+use crate::edge::system::Turn;
 pub use crate::pure::apply_plan::{Decision, Follow, Follower};
-use crate::pure::inverse::{Act, Place, UndoAct, When, path_act};
+use crate::pure::container_spec::former_of;
 use crate::pure::observed::Observed;
 use crate::pure::record::Thing;
 use crate::pure::target::{Sort, Target};
 use crate::pure::target_path::TargetPath;
-use crate::pure::unit::Unit;
-
-/// How long a tool of the system may take.
-const BOUND: Duration = Duration::from_secs(120);
-
-/// What a kind reaches of a machine.
-#[derive(Debug, Clone, Copy)]
-pub struct Reach<'a> {
-    /// Its files.
-    pub root: &'a dyn Disk,
-    /// Its programs and its service manager.
-    pub system: &'a dyn System,
-    /// The state folder: artifacts, and what is known of trees.
-    pub state: &'a dyn Disk,
-}
-
-/// A way back, and the bytes that it takes.
-#[derive(Debug, Default)]
-pub struct Back {
-    /// In order.
-    pub acts: Vec<Act>,
-    /// By digest.
-    pub blobs: BTreeMap<Digest, Vec<u8>>,
-}
-
-impl Back {
-    /// Keeps what stands at a path now, and the folders that are missing on the way to it.
-    fn path(&mut self, path: TargetPath, reach: Reach<'_>) -> Result<(), String> {
-        for folder in atomic::missing_folders(reach.root, &path) {
-            self.path_to(folder, &Observed::Absent);
-        }
-        let there = observe(reach.root, &path);
-        if let Observed::Unknown(why) | Observed::Other(why) = &there {
-            return Err(format!("{path}: {why}"));
-        }
-        self.path_to(path, &there);
-        Ok(())
-    }
-
-    /// What brings a path to how it is described.
-    fn path_to(&mut self, path: TargetPath, there: &Observed) {
-        self.acts.push(Act {
-            when: When::Paths,
-            place: Place::Root,
-            target: Target::Path(path),
-            act: path_act(there.thing().as_ref()),
-        });
-        if let Observed::File { bytes, .. } = there {
-            self.blobs.insert(Digest::of(bytes), bytes.clone());
-        }
-    }
-
-    /// A program of the way back of a thing.
-    fn run(&mut self, when: When, (sort, name): (Sort, &str), argv: &[&str], accepts: &[i32]) {
-        self.acts.push(Act {
-            when,
-            place: Place::Root,
-            target: Target::Thing(sort, name.to_owned()),
-            act: UndoAct::run(argv, accepts),
-        });
-    }
-}
-
-/// Runs a tool of the system.
-fn run(system: &dyn System, argv: &[&str], accepts: &[i32]) -> Result<(), String> {
-    let argv: Vec<String> = argv.iter().map(|word| (*word).to_owned()).collect();
-    system.run(&argv, BOUND).fault(&argv, accepts).map_or(Ok(()), Err)
-}
-
-/// Writes a file of the system's settings, which ends with a line end, with the folders on the way to it.
-fn put_text(reach: Reach<'_>, path: &TargetPath, text: &str) -> Result<(), String> {
-    let words = |e: DiskError| e.to_string();
-    for folder in atomic::missing_folders(reach.root, path).iter().rev() {
-        atomic::put_folder(reach.root, folder, 0o755, Owner::default()).map_err(words)?;
-    }
-    let bytes = format!("{}\n", text.trim_end());
-    let file = NewFile {
-        bytes: bytes.as_bytes(),
-        mode: 0o644,
-        owner: Owner::default(),
-    };
-    atomic::put_file(reach.root, path, &file, None).map_err(words)
-}
-
-/// What stands in such a file, without its end; none where there is none.
-fn text_of(reach: Reach<'_>, path: &TargetPath) -> Result<Option<String>, String> {
-    match observe(reach.root, path) {
-        Observed::Absent => Ok(None),
-        Observed::File { bytes, .. } => Ok(Some(String::from_utf8_lossy(&bytes).trim_end().to_owned())),
-        Observed::Unknown(why) => Err(why),
-        other => Err(format!("{path} is {}, no file", other.word())),
-    }
-}
-
-/// What a resource finds in its module.
-#[derive(Debug, Default)]
-pub struct Around {
-    /// The units of processes and services.
-    pub units: BTreeMap<ResourceId, String>,
-    /// The paths of archives and bundles.
-    pub trees: BTreeMap<ResourceId, String>,
-}
+pub use crate::pure::unit_file::Around;
 
 /// The value of a sealed content, or why it does not open and what to do.
 pub type Opened = Result<Zeroizing<Vec<u8>>, String>;
@@ -175,6 +81,12 @@ pub enum Wanted {
     Action(action::Wanted),
     /// See [`tree`].
     Tree(tree::Wanted),
+    /// See [`container`].
+    Container(Box<container::Wanted>),
+    /// See [`network`].
+    Network(network::Wanted),
+    /// See [`volume`].
+    Volume(volume::Wanted),
     /// Asks, and changes nothing: judged by the agent.
     Probe,
 }
@@ -216,7 +128,8 @@ fn meta_words(wanted: (u32, crate::edge::disk::Owner), found: (u32, u32, u32)) -
 }
 
 impl Wanted {
-    /// Whether it is asked for properly; `opened` is the value of its sealed content, `around` is its module.
+    /// Whether it is asked for properly; `opened` is the value of its sealed content, `around`: how what else its
+    /// module has is stopped and started.
     ///
     /// # Errors
     /// [`Invalid`].
@@ -224,7 +137,7 @@ impl Wanted {
         name: &ResourceName,
         kind: &Kind,
         accounts: &Accounts,
-        (opened, around): (Option<&Opened>, &Around),
+        (opened, around): (Option<&Opened>, &BTreeMap<ResourceId, Result<Around, String>>),
     ) -> Result<Self, Invalid> {
         match kind {
             Kind::File(spec) => file::validate(spec, accounts, opened).map(Self::File),
@@ -239,6 +152,11 @@ impl Wanted {
             Kind::Action(spec) => action::validate(name, spec).map(Self::Action),
             Kind::Archive(spec) => tree::archive(spec, accounts).map(Self::Tree),
             Kind::Bundle(spec) => tree::bundle(spec, accounts).map(Self::Tree),
+            Kind::Container(spec) => container::validate(spec, around)
+                .map(Box::new)
+                .map(Self::Container),
+            Kind::Network(spec) => network::validate(spec).map(Self::Network),
+            Kind::Volume(spec) => volume::validate(spec).map(Self::Volume),
             Kind::Probe(spec) => match probe::validate(spec) {
                 Ok(()) => Ok(Self::Probe),
                 Err(why) => Err(Invalid::Fields(why)),
@@ -266,15 +184,38 @@ impl Wanted {
             Self::KernelModule(w) => thing(Sort::KernelModule, &w.name),
             Self::Action(w) => Some(w.target.clone()),
             Self::Tree(w) => thing(Sort::Tree, w.path.as_str()),
+            Self::Container(w) => thing(Sort::Container, &w.asked.name),
+            Self::Network(w) => thing(Sort::Network, &w.asked.name),
+            Self::Volume(w) => thing(Sort::Volume, &w.asked.name),
             Self::Probe => None,
         }
     }
 
-    /// The digest of a file's bytes.
+    /// Looks at what it is made from beside its fields. `coming` are the resources that the same declaration makes before
+    /// it.
+    pub fn foresee(&mut self, coming: &BTreeMap<ResourceName, Self>, reach: Reach<'_>) {
+        if let Self::Container(w) = self {
+            w.foresee(coming, reach);
+        }
+    }
+
+    /// Has here what it is made from, before anything is touched; the id of an image that was fetched.
+    ///
+    /// # Errors
+    /// In words: it cannot be had.
+    pub fn fetch(&self, reach: Reach<'_>) -> Result<Option<String>, String> {
+        match self {
+            Self::Container(w) => container::fetch(w, reach),
+            _ => Ok(None),
+        }
+    }
+
+    /// The digest of a file's bytes, or of what a container is made from.
     #[must_use]
     pub fn content(&self) -> Option<Digest> {
         match self {
             Self::File(w) => Some(Digest::of(&w.bytes)),
+            Self::Container(w) => w.digest()?.parse().ok(),
             _ => None,
         }
     }
@@ -305,16 +246,6 @@ impl Wanted {
         matches!(self, Self::Action(_))
     }
 
-    /// The unit that shall be up once it is applied; none where there is none.
-    #[must_use]
-    pub fn unit(&self) -> Option<String> {
-        match self {
-            Self::Service(w) => Some(w.unit.clone()),
-            Self::Process(w) => w.unit(),
-            _ => None,
-        }
-    }
-
     /// Whether it is asked to be away.
     #[must_use]
     pub fn is_absence(&self) -> bool {
@@ -337,6 +268,7 @@ impl Wanted {
         match self {
             Self::Action(_) => Some("what a step did stays"),
             Self::Process(w) if w.run == Run::Once => Some("what a run did stays"),
+            Self::Container(w) if w.asked.run == Run::Once => Some("what a run did stays"),
             _ => None,
         }
     }
@@ -347,6 +279,7 @@ impl Wanted {
         match self {
             Self::Service(w) => service::starts(w, observed),
             Self::Process(w) => process::starts(w, observed),
+            Self::Container(w) => container::starts(w, observed),
             Self::Action(_) => true,
             _ => false,
         }
@@ -367,11 +300,14 @@ impl Wanted {
             Self::KernelModule(w) => kernel_module::plan(w, observed),
             Self::Action(w) => action::plan(w, ran, reach),
             Self::Tree(w) => tree::plan(w, observed, reach),
+            Self::Container(w) => container::plan(w, observed, ran, reach),
+            Self::Network(w) => network::plan(w, observed),
+            Self::Volume(w) => volume::plan(w, observed),
             Self::Probe => Decision::Unchanged,
         }
     }
 
-    /// The same, with the numbers of users and groups that came with this change.
+    /// The same, with what came with this change: numbers of users and groups, files of an environment.
     ///
     /// # Errors
     /// In words: they did not come.
@@ -381,6 +317,10 @@ impl Wanted {
             Self::File(w) => (&mut w.owner, &w.whose),
             Self::Directory(w) => (&mut w.owner, &w.whose),
             Self::Tree(w) => (&mut w.owner, &w.whose),
+            Self::Container(w) => {
+                w.foresee(&BTreeMap::new(), reach);
+                return w.hindrance().map_or(Ok(settled), Err);
+            }
             _ => return Ok(settled),
         };
         if owner.uid == Some(COMING) || owner.gid == Some(COMING) {
@@ -390,11 +330,11 @@ impl Wanted {
         Ok(settled)
     }
 
-    /// Makes it so; the unit that was started, as it stood at the first look. `ran`: as of [`Wanted::plan`].
+    /// Makes it so; what was started, as it stood at the first look. `ran`: as of [`Wanted::plan`].
     ///
     /// # Errors
     /// In words.
-    pub fn apply(&self, ran: bool, reach: Reach<'_>) -> Result<Option<Unit>, String> {
+    pub fn apply(&self, ran: bool, reach: Reach<'_>) -> Result<Option<Seen>, String> {
         let words = |e: DiskError| e.to_string();
         match self {
             Self::File(w) => file::apply(w, reach.root).map_err(words)?,
@@ -408,6 +348,9 @@ impl Wanted {
             Self::KernelModule(w) => kernel_module::apply(w, reach)?,
             Self::Action(w) => action::apply(w, reach)?,
             Self::Tree(w) => tree::apply(w, reach)?,
+            Self::Container(w) => return container::apply(w, ran, reach),
+            Self::Network(w) => network::apply(w, reach.system.engine())?,
+            Self::Volume(w) => volume::apply(w, reach.system.engine())?,
             Self::Probe => {}
         }
         Ok(None)
@@ -426,17 +369,18 @@ impl Wanted {
         }
     }
 
-    /// Restarts, reloads or runs it, as something that it stands on changed; the unit that was started, as it stood at
-    /// the first look.
+    /// Restarts, reloads or runs it, as something that it stands on changed; what was started, as it stood at the first
+    /// look.
     ///
     /// # Errors
     /// In words; also where it cannot be.
-    pub fn follow(&self, how: Follow, reach: Reach<'_>) -> Result<Option<Unit>, String> {
+    pub fn follow(&self, how: Follow, reach: Reach<'_>) -> Result<Option<Seen>, String> {
         match (self, how) {
             (Self::Service(w), Follow::Restart) => service::follow(w, Turn::Restart, reach.system),
             (Self::Service(w), Follow::Reload) => service::follow(w, Turn::Reload, reach.system),
             (Self::Process(w), Follow::Restart | Follow::Run) => process::follow(w, Turn::Restart, reach),
             (Self::Process(w), Follow::Reload) => process::follow(w, Turn::Reload, reach),
+            (Self::Container(w), Follow::Restart | Follow::Run) => container::follow(w, reach),
             (Self::Action(w), Follow::Run) => action::apply(w, reach).map(|()| None),
             (_, how) => Err(format!("it is nothing that can be {}", how.word())),
         }
@@ -458,11 +402,15 @@ pub fn target(name: &ResourceName, kind: &Kind) -> Option<Target> {
         Kind::Action(_) => thing(Sort::Step, &name.to_string()),
         Kind::Archive(spec) => thing(Sort::Tree, &spec.path),
         Kind::Bundle(spec) => thing(Sort::Tree, &spec.path),
+        Kind::Container(spec) => thing(Sort::Container, &spec.name),
+        Kind::Network(spec) => thing(Sort::Network, &spec.name),
+        Kind::Volume(spec) => thing(Sort::Volume, &spec.name),
         other => TargetPath::parse(other.target()?).ok().map(Target::Path),
     }
 }
 
-/// What else a resource of a kind keeps others from having (HR-6): the units and files of a process, the path of a tree.
+/// What else a resource of a kind keeps others from having (HR-6): the units and files of a process, or of a scheduled
+/// container; the path of a tree.
 #[must_use]
 pub fn claims(kind: &Kind) -> Vec<Target> {
     match kind {
@@ -471,6 +419,7 @@ pub fn claims(kind: &Kind) -> Vec<Target> {
             let path = kind.target().and_then(|path| TargetPath::parse(path).ok());
             path.into_iter().map(Target::Path).collect()
         }
+        Kind::Container(spec) if spec.run == Run::Scheduled => claims_of(&container::units_of(&spec.name)),
         _ => Vec::new(),
     }
 }
@@ -486,21 +435,31 @@ pub fn claims_of(process: &str) -> Vec<Target> {
     units.into_iter().flat_map(of).collect()
 }
 
-/// The unit that other resources of a module may name; none where there is none.
+/// How what other resources of a module may name is stopped and started around a run (HK-9); none where it is nothing
+/// that can be.
 #[must_use]
-pub fn unit_of(kind: &Kind) -> Option<String> {
+pub fn around_of(kind: &Kind, reach: Reach<'_>) -> Option<Result<Around, String>> {
     match kind {
-        Kind::Process(spec) => Some(process::service_of(&spec.name)),
-        Kind::Service(spec) => Some(spec.unit.clone()),
+        Kind::Process(spec) => Some(Ok(Around::Unit(process::service_of(&spec.name)))),
+        Kind::Service(spec) => Some(Ok(Around::Unit(spec.unit.clone()))),
+        Kind::Container(spec) if spec.run == Run::Daemon => {
+            Some(container::around_of(spec, reach.system.engine()))
+        }
         _ => None,
     }
 }
 
-/// The path of a tree that other resources of a module may name; none where there is none.
+/// The unit of what is scheduled, and what is stopped while it runs (HK-9).
 #[must_use]
-pub fn tree_of(kind: &Kind) -> Option<String> {
+pub fn stopped_while(kind: &Kind) -> Option<(String, Vec<ResourceId>)> {
     match kind {
-        Kind::Archive(_) | Kind::Bundle(_) => kind.target().map(str::to_owned),
+        Kind::Process(spec) if spec.run == Run::Scheduled => {
+            Some((process::service_of(&spec.name), spec.while_stopped.clone()))
+        }
+        Kind::Container(spec) if spec.run == Run::Scheduled => {
+            let unit = process::service_of(&container::units_of(&spec.name));
+            Some((unit, spec.while_stopped.clone()))
+        }
         _ => None,
     }
 }
@@ -516,6 +475,9 @@ pub fn state(target: &Target, reach: Reach<'_>) -> Observed {
         Target::Thing(Sort::Group, name) => group::state(reach.system, name),
         Target::Thing(Sort::Setting, name) => sysctl::state(reach, name),
         Target::Thing(Sort::KernelModule, name) => kernel_module::state(reach, name),
+        Target::Thing(Sort::Container, name) => container::state(reach, name),
+        Target::Thing(Sort::Network, name) => network::state(reach.system.engine(), name),
+        Target::Thing(Sort::Volume, name) => volume::state(reach.system.engine(), name),
         // What ran is in the ledger.
         Target::Thing(Sort::Step, _) => Observed::Absent,
         Target::Thing(Sort::Tree, path) => tree::state(reach.root, path),
@@ -550,8 +512,13 @@ pub fn way_back(
         (Sort::Group, _) => Ok(group::way_back(name, thing.as_ref(), found.is_none())),
         (Sort::Setting, _) => sysctl::way_back(name, there, reach),
         (Sort::KernelModule, _) => kernel_module::way_back(name, there, reach),
-        (Sort::Step, _) => Ok(Back::default()),
         (Sort::Tree, _) => tree::way_back(name, there, reach),
+        (Sort::Container, Some(Wanted::Container(wanted))) => {
+            container::way_back(name, there, (Some(wanted), follows), reach)
+        }
+        (Sort::Container, _) => container::way_back(name, there, (None, None), reach),
+        (Sort::Network, _) => network::way_back(name, there, reach),
+        (Sort::Step | Sort::Volume, _) => Ok(Back::default()),
     }
 }
 
@@ -571,8 +538,46 @@ pub fn give_back(
         Sort::Group => group::give_back(name, found, reach.system),
         Sort::Setting => sysctl::give_back(name, found, reach),
         Sort::KernelModule => kernel_module::give_back(name, found, reach),
+        Sort::Container => container::give_back(name, reach),
+        Sort::Network => Ok(format!("network {name} goes with the confirm")),
+        Sort::Volume => Ok(format!("volume {name} stays")),
         Sort::Step => Ok("what the step did stays".to_owned()),
         Sort::Tree => tree::give_back(name, found, reach),
+    }
+}
+
+/// What of a swept target waits for the confirm.
+#[must_use]
+pub fn leaving_of_swept(target: &Target) -> Option<Target> {
+    match target {
+        Target::Thing(Sort::Network, _) => Some(target.clone()),
+        other => leaving(other),
+    }
+}
+
+/// What of a target waits for the confirm once it was made anew (HR-14); none where nothing does.
+#[must_use]
+pub fn leaving(target: &Target) -> Option<Target> {
+    match target {
+        Target::Thing(Sort::Container, name) => Some(Target::Thing(Sort::Container, former_of(name))),
+        _ => None,
+    }
+}
+
+/// Takes away what waited for a confirm that is there; of the images that the host `fetched` the id of one that is gone.
+///
+/// # Errors
+/// In words; it is tried again.
+pub fn clear(
+    target: &Target,
+    fetched: &BTreeSet<String>,
+    reach: Reach<'_>,
+) -> Result<Option<String>, String> {
+    let engine = reach.system.engine();
+    match target {
+        Target::Thing(Sort::Container, name) => container::clear(name, fetched, engine),
+        Target::Thing(Sort::Network, name) => network::clear(name, engine).map(|()| None),
+        _ => Ok(None),
     }
 }
 

@@ -7,10 +7,20 @@
     reason = "in a test a panic is the verdict, and what is skipped is said"
 )]
 
+#[path = "machine/container_cuts.rs"]
+mod container_cuts;
+#[path = "machine/container_runs.rs"]
+mod container_runs;
+#[path = "machine/containers.rs"]
+mod containers;
 #[path = "machine/crash.rs"]
 mod crash;
+#[path = "machine/daemon.rs"]
+mod daemon;
 #[path = "machine/dead_man.rs"]
 mod dead_man;
+#[path = "machine/engines.rs"]
+mod engines;
 #[path = "machine/forward.rs"]
 mod forward;
 #[cfg(feature = "failpoints")]

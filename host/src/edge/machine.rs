@@ -12,6 +12,7 @@
 //! | `machine/policy.rs` | the effective policy behind a window |
 //! | `machine/verdict.rs` | arm, confirm, revert |
 //! | `machine/guard.rs` | the dead man of the open window |
+//! | `machine/leavings.rs` | what is fetched before, and what goes only after the confirm |
 //! | `machine/repair.rs` | drift, and a ledger made anew |
 //!
 //! Blocking: call it from a thread that may wait. It reads no clock and opens no socket; `now` is unix seconds.
@@ -20,6 +21,7 @@
 mod apply;
 mod forward;
 mod guard;
+mod leavings;
 mod policy;
 mod repair;
 mod room;
@@ -37,6 +39,7 @@ use meshplan_schemas::report::{Outcome, ResourceLine};
 use meshplan_schemas::session::LinkSecret;
 
 use super::disk::{Disk, DiskError};
+use super::engine::Engine;
 pub use super::ledger::LedgerState;
 use super::ledger::path_of;
 use super::system::System;
@@ -45,6 +48,7 @@ use crate::kinds::Reach;
 use crate::pure::commit_confirm::TakenBack;
 use crate::pure::confirm::Reason;
 use crate::pure::record::Ledger;
+use crate::pure::target::{Sort, Target};
 use crate::pure::target_path::TargetPath;
 
 /// What a machine is opened with.
@@ -275,6 +279,22 @@ impl Machine {
             .collect()
     }
 
+    /// The machine's container engine.
+    #[must_use]
+    pub fn engine(&self) -> &dyn Engine {
+        self.setup.system.engine()
+    }
+
+    /// Whether a resource has the volume of this name.
+    #[must_use]
+    pub fn declares_volume(&self, name: &str) -> bool {
+        let target = Target::Thing(Sort::Volume, name.to_owned());
+        self.book()
+            .records
+            .values()
+            .any(|record| record.target.as_ref() == Some(&target))
+    }
+
     /// As [`release_reserve`], of this machine's state folder.
     pub fn release_reserve(&self) {
         if !self.look_only {
@@ -327,7 +347,10 @@ impl Machine {
         match &self.window {
             Some(window) => Err(MachineError::WindowOpen(window.order.to_string())),
             None if self.due == Due::WalkBack => Ok(lines),
-            None => Ok(Vec::new()),
+            None => {
+                self.clear_leavings();
+                Ok(Vec::new())
+            }
         }
     }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 use meshplan_schemas::resource::programs::{Process, Run};
 
 use super::service::{NO_UNIT, NOT_LOADED, again, first_look, kept, thing, unit_name, unlimited};
-use super::{Around, Back, Decision, Follow, Invalid, Reach, put_text, text_of};
+use super::{Around, Back, Decision, Follow, Invalid, Reach, Seen, put_text, text_of};
 use crate::edge::disk::{DiskError, NewFile, Owner, atomic};
 use crate::edge::system::{JOB, Turn};
 use crate::pure::inverse::When;
@@ -38,21 +38,42 @@ pub struct Wanted {
     pub bound: Duration,
 }
 
-/// Checks the fields. `around` is its module.
+/// Checks the fields. `around`: how what else the module has is stopped and started.
 ///
 /// # Errors
 /// [`Invalid`].
-pub fn validate(spec: &Process, around: &Around) -> Result<Wanted, Invalid> {
-    let fields = |why: String| Invalid::Fields(format!("process {}: {why}", spec.name));
-    let bundle = match &spec.bundle {
-        None => None,
-        Some(id) => Some(around.trees.get(id).ok_or_else(|| {
-            fields(format!(
-                "`bundle` names {id}, which is no bundle or archive of the module"
-            ))
-        })?),
+pub fn validate(
+    spec: &Process,
+    around: &BTreeMap<ResourceId, Result<Around, String>>,
+) -> Result<Wanted, Invalid> {
+    let stopped = stopped(&spec.while_stopped, around)?;
+    of(spec, &stopped)
+}
+
+/// What is stopped around a run, by its ids.
+///
+/// # Errors
+/// [`Invalid`].
+pub(super) fn stopped(
+    ids: &[ResourceId],
+    around: &BTreeMap<ResourceId, Result<Around, String>>,
+) -> Result<Vec<Around>, Invalid> {
+    let one = |id: &ResourceId| match around.get(id) {
+        Some(Ok(around)) => Ok(around.clone()),
+        Some(Err(why)) => Err(Invalid::Machine(format!("`while_stopped` names {id}: {why}"))),
+        None => Err(Invalid::Fields(format!(
+            "`while_stopped` names {id}, which is no process or container of the module"
+        ))),
     };
-    let spec = &unit_file::in_bundle(spec, bundle.map(String::as_str)).map_err(fields)?;
+    ids.iter().map(one).collect()
+}
+
+/// The same, with what is stopped around its runs.
+///
+/// # Errors
+/// [`Invalid`].
+pub(super) fn of(spec: &Process, stopped: &[Around]) -> Result<Wanted, Invalid> {
+    let fields = |why: String| Invalid::Fields(format!("process {}: {why}", spec.name));
     if let Some(why) = unit_file::unwritable(spec) {
         return Err(fields(why));
     }
@@ -61,19 +82,10 @@ pub fn validate(spec: &Process, around: &Around) -> Result<Wanted, Invalid> {
         let why = "this host does not have `replaces` yet: nothing of the module is touched";
         return Err(fields(why.to_owned()));
     }
-    let mut stopped = Vec::new();
-    for id in &spec.while_stopped {
-        let unit = around.units.get(id);
-        stopped.push(unit.cloned().ok_or_else(|| {
-            fields(format!(
-                "`while_stopped` names {id}, which is no process of the module"
-            ))
-        })?);
-    }
     Ok(Wanted {
         name: spec.name.clone(),
         run: spec.run,
-        service: unit_file::service(spec, &stopped),
+        service: unit_file::service(spec, stopped),
         timer: unit_file::timer(spec),
         bound: Duration::from_secs(u64::from(spec.timeout_secs) + u64::from(spec.stop_secs))
             .saturating_add(OVER),
@@ -121,6 +133,21 @@ pub fn state(reach: Reach<'_>, name: &str) -> Observed {
         Err(why) => Observed::Unknown(why),
         Ok((None, None)) => Observed::Absent,
         Ok((service, timer)) => Observed::Is(Thing::Process { service, timer }),
+    }
+}
+
+/// The same, of one whose files only the host writes: without them there is nothing, and nobody is asked.
+pub(super) fn state_of_own(reach: Reach<'_>, name: &str) -> Result<Option<Thing>, String> {
+    let mut is_there = false;
+    for unit in [service_of(name), timer_of(name)] {
+        is_there |= text_of(reach, &file_of(&unit)?)?.is_some();
+    }
+    if !is_there {
+        return Ok(None);
+    }
+    match state(reach, name) {
+        Observed::Unknown(why) => Err(why),
+        other => Ok(other.thing()),
     }
 }
 
@@ -238,7 +265,7 @@ pub fn starts(wanted: &Wanted, observed: &Observed) -> bool {
 ///
 /// # Errors
 /// In words.
-pub fn apply(wanted: &Wanted, ran: bool, reach: Reach<'_>) -> Result<Option<Unit>, String> {
+pub fn apply(wanted: &Wanted, ran: bool, reach: Reach<'_>) -> Result<Option<Seen>, String> {
     let name = wanted.name.as_str();
     let (service, timer) = (service_of(name), timer_of(name));
     let (is, of_timer) = (part(reach, &service)?, part(reach, &timer)?);
@@ -293,7 +320,7 @@ fn run_to_its_end(wanted: &Wanted, reach: Reach<'_>) -> Result<(), String> {
 ///
 /// # Errors
 /// In words.
-pub fn follow(wanted: &Wanted, turn: Turn, reach: Reach<'_>) -> Result<Option<Unit>, String> {
+pub fn follow(wanted: &Wanted, turn: Turn, reach: Reach<'_>) -> Result<Option<Seen>, String> {
     match wanted.run {
         Run::Daemon => {
             let unit = service_of(&wanted.name);

@@ -5,7 +5,7 @@
 
 use meshplan_schemas::resource::programs::{Service, UnitState};
 
-use super::{Back, Decision, Follow, Invalid};
+use super::{Back, Decision, Follow, Invalid, Seen};
 use crate::edge::system::{JOB, System, Turn};
 use crate::pure::inverse::When;
 use crate::pure::observed::Observed;
@@ -199,7 +199,7 @@ fn turns(wanted: &Wanted, unit: &Unit) -> Result<Vec<Turn>, String> {
 ///
 /// # Errors
 /// In words.
-pub fn apply(wanted: &Wanted, system: &dyn System) -> Result<Option<Unit>, String> {
+pub fn apply(wanted: &Wanted, system: &dyn System) -> Result<Option<Seen>, String> {
     let unit = read(system, &wanted.unit)?;
     let turns = turns(wanted, &unit)?;
     for turn in &turns {
@@ -218,7 +218,7 @@ pub fn apply(wanted: &Wanted, system: &dyn System) -> Result<Option<Unit>, Strin
 ///
 /// # Errors
 /// In words.
-pub fn follow(wanted: &Wanted, turn: Turn, system: &dyn System) -> Result<Option<Unit>, String> {
+pub fn follow(wanted: &Wanted, turn: Turn, system: &dyn System) -> Result<Option<Seen>, String> {
     let unit = read(system, &wanted.unit)?;
     if !unit.is_up() && wanted.state != Some(UnitState::Running) {
         return Ok(None);
@@ -254,10 +254,13 @@ fn read(system: &dyn System, name: &str) -> Result<Unit, String> {
     })
 }
 
-/// The unit, when it is up.
-pub(super) fn first_look(system: &dyn System, name: &str) -> Result<Unit, String> {
+/// How the unit stands, when it is up.
+pub(super) fn first_look(system: &dyn System, name: &str) -> Result<Seen, String> {
     match system.unit(name)? {
-        Some(unit) if unit.is_up() => Ok(unit),
+        Some(unit) if unit.is_up() => Ok(Seen::Unit {
+            name: name.to_owned(),
+            unit,
+        }),
         Some(unit) => Err(format!(
             "{name} was started and does not run: it is {}",
             unit.words()

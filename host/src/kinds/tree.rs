@@ -4,8 +4,11 @@
 //! owners, lengths, times), so that a look costs no more than a walk. A folder in which somebody else has something is
 //! never replaced.
 
+use std::collections::BTreeMap;
+
 use meshplan_schemas::digest::Digest;
 use meshplan_schemas::ident::ResourceId;
+use meshplan_schemas::resource::Kind;
 use meshplan_schemas::resource::bundles::{Archive, Bundle};
 use serde_json::json;
 
@@ -20,6 +23,7 @@ use crate::pure::observed::Observed;
 use crate::pure::record::Thing;
 use crate::pure::target::Target;
 use crate::pure::target_path::TargetPath;
+use crate::pure::unit_file;
 
 /// A tree that is asked for properly.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -280,4 +284,30 @@ pub fn give_back(path: &str, found: Option<&Thing>, reach: Reach<'_>) -> Result<
         return Ok(format!("{path} is empty again, as it was found"));
     }
     Ok(format!("{path} is removed with all that was in it"))
+}
+
+/// A process with the files of its bundle named by where they stand (HK-6); `trees` are those of its module.
+///
+/// # Errors
+/// In words: it has none, or names a file that is in none.
+pub fn in_its_bundle(kind: Kind, trees: &BTreeMap<ResourceId, String>) -> Result<Kind, String> {
+    let Kind::Process(spec) = kind else { return Ok(kind) };
+    let tree = match &spec.bundle {
+        None => None,
+        Some(id) => Some(
+            trees
+                .get(id)
+                .ok_or_else(|| format!("`bundle` names {id}, which is no bundle or archive of the module"))?,
+        ),
+    };
+    unit_file::in_bundle(&spec, tree.map(String::as_str)).map(Kind::Process)
+}
+
+/// The path of a tree that other resources of a module may name; none where there is none.
+#[must_use]
+pub fn path_of(kind: &Kind) -> Option<String> {
+    match kind {
+        Kind::Archive(_) | Kind::Bundle(_) => kind.target().map(str::to_owned),
+        _ => None,
+    }
 }

@@ -226,7 +226,10 @@ pub fn path_act(thing: Option<&Thing>) -> UndoAct {
             | Thing::Group { .. }
             | Thing::Setting { .. }
             | Thing::KernelModule { .. }
-            | Thing::Tree { .. },
+            | Thing::Tree { .. }
+            | Thing::Container(_)
+            | Thing::Network { .. }
+            | Thing::Volume,
         ) => UndoAct::Remove,
     }
 }

@@ -43,6 +43,13 @@ pub struct Ledger {
     /// What is still to be restarted, reloaded or run for a change that was made.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub due: BTreeMap<ResourceName, Follow>,
+    /// What waited for a confirm, and goes now that it is there: former containers under their other name, networks that
+    /// nothing declares.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub leavings: BTreeSet<Target>,
+    /// Images that the host fetched, by id: they go with the last container that it had of them.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub fetched: BTreeSet<String>,
 }
 
 impl Ledger {
@@ -86,6 +93,8 @@ impl Default for Ledger {
             forward_only: BTreeSet::new(),
             ahead: BTreeSet::new(),
             due: BTreeMap::new(),
+            leavings: BTreeSet::new(),
+            fetched: BTreeSet::new(),
         }
     }
 }
@@ -266,6 +275,44 @@ pub enum Thing {
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         at_boot: Vec<String>,
     },
+    /// A container.
+    Container(Box<Container>),
+    /// A network of containers.
+    Network {
+        /// Its addresses, where they are known.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        subnet: Option<String>,
+        /// It has no way out.
+        is_internal: bool,
+        /// The containers in it, running or not, by name.
+        #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+        users: BTreeSet<String>,
+    },
+    /// A volume of containers.
+    Volume,
+}
+
+/// A container, as far as the host can bring it back: the container itself, and whether it ran. No value of its
+/// environment is in it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Container {
+    /// Its id.
+    pub id: String,
+    /// The image that it was asked for with.
+    pub image: String,
+    /// The image that it has.
+    pub image_id: String,
+    /// The digest of what it was made from; none where the host did not make it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub spec: Option<String>,
+    /// Its state, as the engine says it: `running`, `exited`.
+    pub status: String,
+    /// The networks that it is in.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub networks: BTreeSet<String>,
+    /// The units that start it by a timer: `.service` and `.timer`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub units: Option<Box<Thing>>,
 }
 
 /// A unit of a process.

@@ -39,10 +39,16 @@ pub enum Sort {
     Step,
     /// A folder that is put in place whole, by its path.
     Tree,
+    /// A container.
+    Container,
+    /// A network of containers.
+    Network,
+    /// A volume of containers.
+    Volume,
 }
 
 impl Sort {
-    const ALL: [Self; 8] = [
+    const ALL: [Self; 11] = [
         Self::Unit,
         Self::Process,
         Self::User,
@@ -51,6 +57,9 @@ impl Sort {
         Self::KernelModule,
         Self::Step,
         Self::Tree,
+        Self::Container,
+        Self::Network,
+        Self::Volume,
     ];
 
     /// The word before the colon.
@@ -65,6 +74,9 @@ impl Sort {
             Self::KernelModule => "kernel-module",
             Self::Step => "step",
             Self::Tree => "tree",
+            Self::Container => "container",
+            Self::Network => "network",
+            Self::Volume => "volume",
         }
     }
 }
@@ -180,7 +192,10 @@ mod tests {
                 "sysctl",
                 "kernel-module",
                 "step",
-                "tree"
+                "tree",
+                "container",
+                "network",
+                "volume"
             ]
         );
     }

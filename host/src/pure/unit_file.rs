@@ -14,8 +14,19 @@ pub const FOLDER: &str = "/etc/systemd/system";
 /// What tells a unit of the host's from others.
 pub const MADE_BY: &str = "# Made by meshplan; what is changed here is put right.";
 
-/// What is stopped around a run, by unit (HK-9).
-pub type WhileStopped<'a> = &'a [String];
+/// Something that is stopped around a run, and how (HK-9).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Around {
+    /// A unit of the service manager.
+    Unit(String),
+    /// By programs.
+    Argv {
+        /// What stops it; none where it is only after the run that something is done.
+        stop: Option<Vec<String>>,
+        /// What starts it again.
+        start: Vec<String>,
+    },
+}
 
 /// The process with its files of the bundle named by where they stand: `./x` is one (HK-6).
 ///
@@ -42,7 +53,7 @@ pub fn in_bundle(process: &Process, bundle: Option<&str>) -> Result<Process, Str
 
 /// The text of the `.service`.
 #[must_use]
-pub fn service(process: &Process, while_stopped: WhileStopped<'_>) -> String {
+pub fn service(process: &Process, while_stopped: &[Around]) -> String {
     let mut text = Text::new("Unit");
     if let Some(build) = &process.build {
         // So that another build is another unit, and takes its place.
@@ -53,17 +64,15 @@ pub fn service(process: &Process, while_stopped: WhileStopped<'_>) -> String {
     let is_daemon = process.run == Run::Daemon;
     text.line("Type", if is_daemon { "exec" } else { "oneshot" });
     text.line("ExecStart", &words(&process.command));
-    if !while_stopped.is_empty() {
-        // The restart is armed before the first stop: systemd runs it whatever became of the run.
-        let back: Vec<&String> = while_stopped.iter().rev().collect();
-        text.line(
-            "ExecStartPre",
-            &format!("+systemctl stop {}", units(while_stopped.iter())),
-        );
-        text.line(
-            "ExecStopPost",
-            &format!("+systemctl start {}", units(back.into_iter())),
-        );
+    // The restart is armed before the first stop: systemd runs it whatever became of the run.
+    for line in commands("stop", while_stopped.iter()) {
+        text.line("ExecStartPre", &format!("+{line}"));
+    }
+    let back = commands("start", while_stopped.iter().rev());
+    for (at, line) in back.iter().enumerate() {
+        // One that fails does not keep the next from being started.
+        let goes_on = if at + 1 < back.len() { "-" } else { "" };
+        text.line("ExecStopPost", &format!("{goes_on}+{line}"));
     }
     for (key, value) in [
         ("User", &process.user),
@@ -166,8 +175,27 @@ fn words(argv: &[String]) -> String {
     quoted.join(" ")
 }
 
-fn units<'a>(names: impl Iterator<Item = &'a String>) -> String {
-    names.map(|name| word(name)).collect::<Vec<_>>().join(" ")
+/// The commands that stop, or start, in this order: one for units that follow each other.
+fn commands<'a>(what: &str, around: impl Iterator<Item = &'a Around>) -> Vec<String> {
+    let mut lines: Vec<(bool, String)> = Vec::new();
+    for one in around {
+        match (one, lines.last_mut()) {
+            (Around::Unit(unit), Some((true, line))) => {
+                line.push(' ');
+                line.push_str(&word(unit));
+            }
+            (Around::Unit(unit), _) => lines.push((true, format!("systemctl {what} {}", word(unit)))),
+            (Around::Argv { stop, start }, _) => {
+                let argv = if what == "stop" {
+                    stop.as_ref()
+                } else {
+                    Some(start)
+                };
+                lines.extend(argv.map(|argv| (false, words(argv))));
+            }
+        }
+    }
+    lines.into_iter().map(|(_, line)| line).collect()
 }
 
 /// A word in double quotes, as systemd.syntax(7) reads them.
@@ -289,7 +317,10 @@ mod tests {
     #[test]
     fn a_scheduled_one_is_a_oneshot_with_a_timer_and_starts_again_what_it_stopped() {
         let process = process(serde_json::json!({ "run": "scheduled", "schedule": { "calendar": "daily" } }));
-        let text = service(&process, &["a.service".to_owned(), "b.service".to_owned()]);
+        let text = service(
+            &process,
+            &["a.service", "b.service"].map(|unit| Around::Unit(unit.to_owned())),
+        );
         assert!(
             text.contains("Type=oneshot\n") && text.contains("Restart=no\n"),
             "{text}"

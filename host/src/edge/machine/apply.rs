@@ -18,7 +18,7 @@ use crate::edge::disk::{DiskError, Owner, atomic};
 use crate::edge::failpoint::cut;
 use crate::edge::ledger::{self, blob, json, put_own};
 use crate::edge::window;
-use crate::kinds::Wanted;
+use crate::kinds::{self, Seen, Wanted};
 use crate::pure::apply_plan::{Following, Plan, Step, Write};
 use crate::pure::commit_confirm::WINDOW_VERSION;
 use crate::pure::confirm::Reason;
@@ -28,7 +28,6 @@ use crate::pure::outcome::line;
 use crate::pure::record::{Confirmed, Found, Ledger, Thing};
 use crate::pure::target::Target;
 use crate::pure::target_path::TargetPath;
-use crate::pure::unit::{Unit, died_between};
 
 /// Between the two looks at what was started.
 const BETWEEN_LOOKS: Duration = Duration::from_secs(10);
@@ -41,8 +40,8 @@ struct Done {
     failed: BTreeMap<ModuleName, ResourceName>,
     /// The step that failed and that all that comes after it waits for (HR-4).
     gate: Option<ResourceName>,
-    /// Units that were started, as they stood at the first look.
-    started: BTreeMap<ResourceName, (String, Unit)>,
+    /// What was started, as it stood at the first look.
+    started: BTreeMap<ResourceName, Seen>,
     /// Why the first failure.
     why: Option<String>,
 }
@@ -103,6 +102,16 @@ impl Machine {
                 failed: true,
                 ..not_begun(why, lines, held)
             });
+        }
+        if declaration.on_failure == OnFailure::Revert
+            && let Err((name, why)) = self.fetch(&survey, &mut next)
+        {
+            let why = format!("{name}: {why}; nothing was touched");
+            let lines = lines
+                .into_iter()
+                .chain(all_skipped(&survey.plan, &name))
+                .collect();
+            return Ok(not_begun(why, lines, held));
         }
         let order = Order::Declaration {
             sequence: declaration.sequence,
@@ -309,7 +318,7 @@ impl Machine {
                     Ok(started) => {
                         next.take_over(write.record.clone());
                         next.owe_after(write, |name| wanted.contains_key(name));
-                        done.started(name, wanted.get(name), started);
+                        done.started(name, started);
                         done.lines.push(line(
                             name,
                             write.outcome,
@@ -333,7 +342,9 @@ impl Machine {
                 match self.follow(following, wanted) {
                     Ok(started) => {
                         next.due.remove(name);
-                        done.started(name, wanted.get(name), started);
+                        next.leavings
+                            .extend(following.target.as_ref().and_then(kinds::leaving));
+                        done.started(name, started);
                         done.followed(following);
                     }
                     Err(why) => done.fail(line(name, Outcome::Failed, why, None)),
@@ -350,13 +361,13 @@ impl Machine {
         }
     }
 
-    /// Makes a resource as asked and reads it back; the unit that was started, as it stood then.
+    /// Makes a resource as asked and reads it back; what was started, as it stood then.
     pub(super) fn write(
         &self,
         write: &Write,
         wanted: Option<&Wanted>,
         next: &mut Ledger,
-    ) -> Result<Option<Unit>, String> {
+    ) -> Result<Option<Seen>, String> {
         let (Some(target), Some(wanted)) = (&write.record.target, wanted) else {
             return Err("its fields are not at hand".to_owned());
         };
@@ -366,7 +377,11 @@ impl Machine {
         }
         let wanted = wanted.settled(self.reach())?;
         let ran = next.has_done(target, write.record.asked);
+        next.fetched.extend(wanted.fetch(self.reach())?);
         let started = wanted.apply(ran, self.reach())?;
+        if write.before.is_some() {
+            next.leavings.extend(kinds::leaving(target));
+        }
         match wanted.verify(self.reach()) {
             None => Ok(started),
             Some(why) => Err(why),
@@ -378,7 +393,7 @@ impl Machine {
         &self,
         following: &Following,
         wanted: &BTreeMap<ResourceName, Wanted>,
-    ) -> Result<Option<Unit>, String> {
+    ) -> Result<Option<Seen>, String> {
         let fields = wanted.get(&following.name);
         let fields = fields.ok_or_else(|| "its fields are not at hand".to_owned())?;
         fields
@@ -392,14 +407,10 @@ impl Machine {
             return;
         }
         self.setup.system.rest(BETWEEN_LOOKS);
-        for (name, (unit, first)) in std::mem::take(&mut done.started) {
-            let why = match self.setup.system.unit(&unit) {
-                Ok(second) => died_between(&first, second.as_ref()),
-                Err(why) => Some(format!("it was started, and could not be looked at again: {why}")),
-            };
-            if let Some(why) = why {
+        for (name, first) in std::mem::take(&mut done.started) {
+            if let Some(why) = first.look_again(&*self.setup.system) {
                 done.lines.retain(|line| line.name != name);
-                done.fail(line(&name, Outcome::Failed, format!("{unit}: {why}"), None));
+                done.fail(line(&name, Outcome::Failed, why, None));
             }
         }
     }
@@ -447,9 +458,9 @@ impl Machine {
 
 impl Done {
     /// Notes what was started, for the second look.
-    fn started(&mut self, name: &ResourceName, wanted: Option<&Wanted>, unit: Option<Unit>) {
-        if let (Some(at), Some(unit)) = (wanted.and_then(Wanted::unit), unit) {
-            self.started.insert(name.clone(), (at, unit));
+    fn started(&mut self, name: &ResourceName, seen: Option<Seen>) {
+        if let Some(seen) = seen {
+            self.started.insert(name.clone(), seen);
         }
     }
 

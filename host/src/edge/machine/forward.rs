@@ -79,10 +79,12 @@ impl Machine {
         let what = match &step.record {
             Some(record) => {
                 book.take_over(record.clone());
+                book.leavings.extend(kinds::leaving(target));
                 "stays as it is"
             }
             None => {
                 book.forget(name, Some(target));
+                book.leavings.extend(kinds::leaving_of_swept(target));
                 "stays away"
             }
         };

@@ -12,6 +12,7 @@ use super::verdict::Barred;
 use super::{Applied, Due, End, LedgerState, Machine, MachineError};
 use crate::edge::ledger::{self, json};
 use crate::edge::tree;
+use crate::kinds;
 use crate::pure::agent::Basis;
 use crate::pure::apply_plan::Step;
 use crate::pure::outcome::line;
@@ -89,6 +90,8 @@ impl Machine {
                     match self.follow(following, &survey.wanted) {
                         Ok(_) => {
                             next.due.remove(name);
+                            next.leavings
+                                .extend(following.target.as_ref().and_then(kinds::leaving));
                             let words = following.words();
                             applied.lines.push(line(name, Outcome::Restarted, words, None));
                         }
@@ -154,11 +157,21 @@ impl Machine {
                 }
             }
         }
-        if (&next.made, &next.due) != (&book.made, &book.due) && matches!(self.ledger, LedgerState::Known(_))
-        {
+        let kept = |ledger: &Ledger| {
+            let Ledger {
+                made,
+                due,
+                leavings,
+                fetched,
+                ..
+            } = ledger.clone();
+            (made, due, leavings, fetched)
+        };
+        if kept(&next) != kept(&book) && matches!(self.ledger, LedgerState::Known(_)) {
             self.with_reserve(|state| ledger::write(state, &json(&next)))?;
             self.ledger = LedgerState::Known(Box::new(next));
         }
+        self.clear_leavings();
         Ok(applied)
     }
 

@@ -11,7 +11,7 @@ use meshplan_schemas::resource::{Kind, Resource};
 use super::{Change, LedgerState, Machine, MachineError};
 use crate::edge::accounts::Accounts;
 use crate::edge::sealed;
-use crate::kinds::{self, Around, Invalid, Opened, Wanted};
+use crate::kinds::{self, tree, Around, Invalid, Opened, Wanted};
 use crate::pure::apply_plan::{self, Ask, Decision, Follower, Inputs, Nature, Part, Plan, Step};
 use crate::pure::capability;
 use crate::pure::observed::Observed;
@@ -279,20 +279,23 @@ impl Machine {
         wanted: &mut BTreeMap<ResourceName, Wanted>,
     ) -> Result<Vec<Ask>, String> {
         let mut asks = Vec::new();
-        let mut around = Around::default();
-        for resource in resources {
-            let Ok(kind) = resource.read() else { continue };
-            let id = || resource.name.id.clone();
-            around
-                .units
-                .extend(kinds::unit_of(&kind).map(|unit| (id(), unit)));
-            around
-                .trees
-                .extend(kinds::tree_of(&kind).map(|tree| (id(), tree)));
-        }
+        let around = |resource: &&Resource| {
+            let around = kinds::around_of(&resource.read().ok()?, self.reach())?;
+            Some((resource.name.id.clone(), around))
+        };
+        let around: BTreeMap<ResourceId, Result<Around, String>> =
+            resources.iter().filter_map(around).collect();
+        let resting = self.resting(resources);
+        let trees: BTreeMap<ResourceId, String> = (resources.iter())
+            .filter_map(|resource| {
+                let tree = tree::path_of(&resource.read().ok()?)?;
+                Some((resource.name.id.clone(), tree))
+            })
+            .collect();
         for resource in resources {
             let name = &resource.name;
             let kind = resource.read().map_err(|e| format!("{name}: {e}"))?;
+            let kind = tree::in_its_bundle(kind, &trees).map_err(|why| format!("{name}: {why}"))?;
             let asked =
                 Digest::of_value(&(&resource.kind, &resource.spec)).map_err(|e| format!("{name}: {e}"))?;
             let mut ask = Ask {
@@ -312,7 +315,8 @@ impl Machine {
                     ask.target = kinds::target(name, &kind);
                     ask.decision = Decision::Unknown(why);
                 }
-                Ok(thing) => {
+                Ok(mut thing) => {
+                    thing.foresee(wanted, self.reach());
                     if let Some(target) = thing.target() {
                         let falls =
                             |path: &TargetPath| path.ancestors().any(|folder| falling.contains(&folder));
@@ -322,8 +326,11 @@ impl Machine {
                             kinds::state(&target, self.reach())
                         };
                         let ran = ledger.has_done(&target, asked);
-                        ask.decision = thing.plan(&there, ran, self.reach());
-                        ask.nature = nature(resource, &thing, &there);
+                        // What is down for a run comes back with its end, and not before.
+                        if !(ran && resting.contains(&name.id)) {
+                            ask.decision = thing.plan(&there, ran, self.reach());
+                            ask.nature = nature(resource, &thing, &there);
+                        }
                         ask.found = there.thing();
                         ask.target = Some(target);
                     }
@@ -335,6 +342,17 @@ impl Machine {
             asks.push(ask);
         }
         Ok(asks)
+    }
+
+    /// What is stopped around a run that is under way (HK-9).
+    fn resting(&self, resources: &[&Resource]) -> BTreeSet<ResourceId> {
+        let runs = resources
+            .iter()
+            .filter_map(|resource| kinds::stopped_while(&resource.read().ok()?));
+        let under_way = runs.filter(|(unit, ids)| {
+            !ids.is_empty() && matches!(self.setup.system.unit(unit), Ok(Some(unit)) if !unit.is_at_rest())
+        });
+        under_way.flat_map(|(_, ids)| ids).collect()
     }
 
     /// What stands at targets that are no longer declared, and at the folders that the host made.

@@ -46,6 +46,9 @@ impl Machine {
             }
             (given_back, _) => {
                 settle_sweep(sweep, next);
+                if let (true, Some(target)) = (sweep.acts(), &sweep.target) {
+                    next.leavings.extend(kinds::leaving_of_swept(target));
+                }
                 let mut line = sweep.line();
                 // A removal says what it in fact did (HK-5).
                 if let Ok(Some(what)) = given_back {
@@ -89,7 +92,10 @@ impl Machine {
             | Thing::Group { .. }
             | Thing::Setting { .. }
             | Thing::KernelModule { .. }
-            | Thing::Tree { .. } => Ok(()),
+            | Thing::Tree { .. }
+            | Thing::Container(_)
+            | Thing::Network { .. }
+            | Thing::Volume => Ok(()),
         }
     }
 }

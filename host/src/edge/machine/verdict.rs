@@ -138,6 +138,7 @@ impl Machine {
         window::close(self.state())?;
         self.stand_down();
         self.due = Due::Nothing;
+        self.clear_leavings();
         Ok(())
     }
 

@@ -12,6 +12,9 @@ use crate::pure::record::{Found, Record, Thing};
 use crate::pure::target::{Sort, Target};
 use crate::pure::target_path::TargetPath;
 
+/// Why a volume stays (HR-16).
+const VOLUME_STAYS: &str = "a volume is never removed with its resource; `meshplan-host volumes` lists it";
+
 /// Something that is no longer declared.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sweep {
@@ -165,7 +168,7 @@ pub(super) fn sweeps(inputs: &Inputs<'_>, lines: &mut Vec<ResourceLine>) -> Swee
     }
     // Units stop before their files go; users and groups go after what was theirs.
     let turn = |sweep: &Sweep| match &sweep.target {
-        Some(Target::Thing(Sort::Unit | Sort::Process, _)) => 0,
+        Some(Target::Thing(Sort::Unit | Sort::Process | Sort::Container, _)) => 0,
         None | Some(Target::Path(_)) => 1,
         // A group that is somebody's primary one cannot go before them.
         Some(Target::Thing(Sort::Group, _)) => 3,
@@ -239,6 +242,26 @@ fn empty_folders(
     }
 }
 
+/// Networks and volumes of containers that stay (HK-10, HR-16); none where the rule of all holds.
+fn of_containers(record: &Record, there: &Observed, inputs: &Inputs<'_>) -> Option<SweepHow> {
+    let ledger = inputs.ledger;
+    let records = ledger.records.values().chain(ledger.orphans.values());
+    let own: BTreeSet<&Target> = records.filter_map(|record| record.target.as_ref()).collect();
+    match (record.target.as_ref()?, there) {
+        (Target::Thing(Sort::Volume, _), Observed::Is(_)) => Some(SweepHow::Forget(VOLUME_STAYS.to_owned())),
+        (Target::Thing(Sort::Network, _), Observed::Is(_)) if matches!(record.found, Found::Thing(_)) => {
+            Some(SweepHow::Forget("it was there before the host".to_owned()))
+        }
+        (Target::Thing(Sort::Network, _), Observed::Is(Thing::Network { users, .. })) => {
+            // The host's own leave it with this change, or it waits for them after the confirm.
+            let is_others = |user: &&String| !own.contains(&Target::Thing(Sort::Container, (*user).clone()));
+            let users: Vec<&str> = users.iter().filter(is_others).map(String::as_str).collect();
+            (!users.is_empty()).then(|| SweepHow::Keep(format!("{} is in it", users.join(", "))))
+        }
+        _ => None,
+    }
+}
+
 fn how(record: &Record, inputs: &Inputs<'_>) -> SweepHow {
     let Some(target) = &record.target else {
         return SweepHow::Gone;
@@ -246,6 +269,9 @@ fn how(record: &Record, inputs: &Inputs<'_>) -> SweepHow {
     let there = inputs.there.get(target).unwrap_or(&Observed::Absent);
     if matches!(target, Target::Thing(Sort::Step, _)) {
         return SweepHow::Gone;
+    }
+    if let Some(how) = of_containers(record, there, inputs) {
+        return how;
     }
     if record.is_absence {
         return SweepHow::Forget("it was asked to be away, and may be there again".to_owned());

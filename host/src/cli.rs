@@ -12,6 +12,7 @@ mod plan;
 mod run;
 mod status;
 mod verify;
+mod volumes;
 mod words;
 
 use std::path::PathBuf;
@@ -94,6 +95,8 @@ enum Command {
         /// The module's name
         module: String,
     },
+    /// List the volumes that the host made, and which of them nothing declares any more
+    Volumes,
     /// Print the last events on this machine
     Journal {
         /// How many
@@ -169,6 +172,7 @@ impl Cli {
             Command::Diff => plan::diff(&place),
             Command::Held => held::held(&place),
             Command::Take { module } => held::take(&place, &module),
+            Command::Volumes => volumes::volumes(&place),
             Command::Journal { lines } => journal::journal(&place, lines),
             Command::Verify { file: None } => verify::state(&place),
             Command::Verify { file: Some(file) } => verify::envelope(&place, &file, clock),

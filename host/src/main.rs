@@ -16,10 +16,7 @@ fn main() -> ExitCode {
     tracing_subscriber::fmt()
         .with_writer(std::io::stderr)
         .with_ansi(std::io::stderr().is_terminal())
-        .with_env_filter(
-            tracing_subscriber::EnvFilter::try_from_env("MESHPLAN_LOG")
-                .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(if quiet { "error" } else { "info" })),
-        )
+        .with_env_filter(log_filter(quiet))
         .init();
     // One thread: the host is at rest most of the time; the machine works on a thread of its own.
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
@@ -50,4 +47,15 @@ fn print(text: &str) -> std::io::Result<()> {
     let mut out = anstream::stdout();
     out.write_all(text.as_bytes())?;
     out.flush()
+}
+
+/// What is logged. Never what the client of container engines sends: the environment of a container has secrets in it
+/// (HR-11).
+fn log_filter(quiet: bool) -> tracing_subscriber::EnvFilter {
+    let filter = tracing_subscriber::EnvFilter::try_from_env("MESHPLAN_LOG")
+        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(if quiet { "error" } else { "info" }));
+    let without = "bollard=warn"
+        .parse()
+        .map(|without| filter.add_directive(without));
+    without.unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info"))
 }

@@ -12,8 +12,9 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
 use super::command::{self, Command, How, cut};
+use super::engine::{Container, RealEngine};
 use super::system::{self, NO_SYSTEM};
-use crate::kinds::probe::{HttpTarget, NOT_ASKED_YET, http_target, validate};
+use crate::kinds::probe::{HttpTarget, http_target, validate};
 use crate::pure::unit::Unit;
 
 /// How many are asked at once.
@@ -70,8 +71,20 @@ async fn one(probe: &Probe, root: &Path) -> (Health, String) {
             ),
             Ok(answer) => from_unit(unit, answer),
         },
-        // Refused above.
-        Ask::Container(_) => (Health::Unknown, NOT_ASKED_YET.to_owned()),
+        Ask::Container(_) if root != Path::new("/") => (Health::Unknown, NO_SYSTEM.to_owned()),
+        Ask::Container(name) => {
+            let engine = RealEngine::of_the_machine(None);
+            match tokio::time::timeout(timeout, engine.look(name)).await {
+                Err(_) => {
+                    let why = format!(
+                        "the container engine did not answer within {} s",
+                        probe.timeout_secs
+                    );
+                    (Health::Unknown, why)
+                }
+                Ok(answer) => from_container(name, answer),
+            }
+        }
     }
 }
 
@@ -82,6 +95,25 @@ fn from_unit(name: &str, answer: Result<Option<Unit>, String>) -> (Health, Strin
         Ok(None) => (Health::Unhealthy, format!("there is no unit {name}")),
         Ok(Some(unit)) if unit.active == "active" => (Health::Healthy, unit.words()),
         Ok(Some(unit)) => (Health::Unhealthy, unit.words()),
+    }
+}
+
+/// What its own healthcheck says; one without runs or does not. An engine that does not answer says nothing of it (DL-13),
+/// nor does a healthcheck that has not spoken yet.
+fn from_container(name: &str, answer: Result<Option<Container>, String>) -> (Health, String) {
+    match answer {
+        Err(why) => (Health::Unknown, why),
+        Ok(None) => (Health::Unhealthy, format!("there is no container {name}")),
+        Ok(Some(found)) => {
+            let state = found.state;
+            let health = match state.health.as_deref() {
+                _ if !state.is_up() => Health::Unhealthy,
+                None | Some("healthy") => Health::Healthy,
+                Some("unhealthy") => Health::Unhealthy,
+                Some(_) => Health::Unknown,
+            };
+            (health, state.words())
+        }
     }
 }
 
@@ -179,6 +211,29 @@ mod tests {
     use tokio::net::TcpListener;
 
     use super::*;
+
+    // holds: HK-13, DL-13
+    #[test]
+    fn a_container_says_what_its_healthcheck_says_and_an_engine_that_is_silent_says_nothing_of_it() {
+        let found = |status: &str, health: Option<&str>| {
+            let mut container = Container::default();
+            status.clone_into(&mut container.state.status);
+            container.state.health = health.map(str::to_owned);
+            from_container("web", Ok(Some(container))).0
+        };
+        for (status, health, expected) in [
+            ("running", None, Health::Healthy),
+            ("running", Some("healthy"), Health::Healthy),
+            ("running", Some("unhealthy"), Health::Unhealthy),
+            ("running", Some("starting"), Health::Unknown),
+            ("exited", Some("healthy"), Health::Unhealthy),
+            ("restarting", None, Health::Unhealthy),
+        ] {
+            assert_eq!(found(status, health), expected, "{status} {health:?}");
+        }
+        assert_eq!(from_container("web", Ok(None)).0, Health::Unhealthy);
+        assert_eq!(from_container("web", Err("silent".to_owned())).0, Health::Unknown);
+    }
 
     async fn answer(ask_for: Ask, timeout_secs: u32) -> (Health, String) {
         let probe = Probe {

@@ -7,6 +7,7 @@ use meshplan_schemas::resource::{Ask, Probe};
 use url::{Host, Url};
 
 use super::service::unit_name;
+use crate::pure::container_spec::is_name;
 
 /// The longest time-out of a probe, in seconds.
 pub const TIMEOUT_SECS: u32 = 300;
@@ -23,9 +24,6 @@ pub struct HttpTarget {
     /// Path and query.
     pub path: String,
 }
-
-/// Why a probe of a container is refused: the kind that it asks is not here either.
-pub const NOT_ASKED_YET: &str = "this host cannot ask containers yet";
 
 /// Whether a probe can be asked at all.
 ///
@@ -56,7 +54,8 @@ pub fn validate(probe: &Probe) -> Result<(), String> {
             _ => Err("the command names no program".to_owned()),
         },
         Ask::Unit(unit) => unit_name(unit),
-        Ask::Container(_) => Err(NOT_ASKED_YET.to_owned()),
+        Ask::Container(name) if is_name(name) => Ok(()),
+        Ask::Container(name) => Err(format!("`{name}` is no name of a container")),
     }
 }
 

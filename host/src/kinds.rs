@@ -152,7 +152,7 @@ impl Wanted {
             Kind::Action(spec) => action::validate(name, spec).map(Self::Action),
             Kind::Archive(spec) => tree::archive(spec, accounts).map(Self::Tree),
             Kind::Bundle(spec) => tree::bundle(spec, accounts).map(Self::Tree),
-            Kind::Container(spec) => container::validate(spec, around)
+            Kind::Container(spec) => container::validate(spec, opened, around)
                 .map(Box::new)
                 .map(Self::Container),
             Kind::Network(spec) => network::validate(spec).map(Self::Network),

@@ -368,3 +368,47 @@ fn to_retire_a_value_is_a_change_of_the_gate() {
     assert_eq!(retired.why, "it was in a chat");
     assert!(matches!(Decided::of(Ok(Arc::new(after))), Decided::Composed(_)));
 }
+
+// holds: FR-8, FR-9, HK-8
+#[test]
+fn secrets_of_an_environment_are_sealed_whole_in_their_order_and_stand_in_no_content() {
+    let module = "[[container]]\nid = \"c\"\nimage = \"web:1\"\nenv_secrets = [\"db\", \"more\"]\n\
+                  prepares = [\"migrate\"]\n";
+    let fleet = Fleet::new()
+        .with("modules/m/module.toml", module)
+        .secret("secrets/db.age", b"DB=hunter2")
+        .secret("secrets/more.age", b"MORE=hunter3\n");
+    let composed = fleet.compose();
+    let node = composed
+        .nodes
+        .values()
+        .find(|n| n.modules.contains_key("m"))
+        .unwrap();
+    let made = &node.modules["m"].1;
+    for id in ["c-prepare", "c"] {
+        let resource = made
+            .content
+            .resources
+            .iter()
+            .find(|r| r.name.id.as_str() == id)
+            .unwrap();
+        let Kind::Container(container) = resource.read().unwrap() else {
+            panic!("{resource:?}");
+        };
+        let digest = *container.env_sealed.unwrap();
+        assert_eq!(resource.sealed(), Some(digest));
+        assert_eq!(resource.hides.len(), 2);
+        let value = made
+            .values
+            .iter()
+            .find(|secret| secret.digest() == digest)
+            .unwrap();
+        assert_eq!(value.value(), b"DB=hunter2\nMORE=hunter3\n");
+    }
+    assert!(!told(&composed).contains("hunter"));
+    let name = node.name.as_str();
+    let anew = fleet.secret("secrets/more.age", b"MORE=hunter3\n");
+    assert_eq!(content(&composed, name), content(&anew.compose(), name));
+    let other = anew.secret("secrets/more.age", b"MORE=hunter4\n");
+    assert_ne!(content(&composed, name), content(&other.compose(), name));
+}

@@ -41,11 +41,15 @@ pub struct Resource {
 }
 
 impl Resource {
-    /// The sealed value that is its content; none where its fields say all.
+    /// The sealed value that is its content, or is in its environment; none where its fields say all.
     #[must_use]
     pub fn sealed(&self) -> Option<Digest> {
-        let digest = self.spec.get("content")?.get("sealed")?.as_str()?;
-        (self.kind == "file").then(|| digest.parse().ok()).flatten()
+        let digest = match self.kind.as_str() {
+            "file" => self.spec.get("content")?.get("sealed")?,
+            "container" => self.spec.get("env_sealed")?,
+            _ => return None,
+        };
+        digest.as_str()?.parse().ok()
     }
 
     /// What an archive or a bundle is made of; none for another kind, and where its fields cannot be read.

@@ -14,8 +14,10 @@ use meshplan_schemas::digest::Digest;
 use meshplan_schemas::ident::{ResourceId, ResourceName};
 use meshplan_schemas::resource::containers::Container;
 use meshplan_schemas::resource::programs::{Process, Restart, Run, Witness};
+use zeroize::Zeroizing;
 
-use super::{Around, Back, Decision, Follow, Invalid, Reach, Seen, process};
+use super::file::Bytes;
+use super::{Around, Back, Decision, Follow, Invalid, Opened, Reach, Seen, process};
 use crate::edge::engine::{self, Engine, Turn};
 use crate::edge::observe::observe;
 use crate::pure::container_spec::{FORMER, SPEC, Spec, former_of, is_name, unmakeable};
@@ -33,6 +35,8 @@ const GRACE_SECS: u32 = 10;
 pub struct Wanted {
     /// The fields.
     pub asked: Container,
+    /// Its environment out of secrets.
+    secret: Option<Bytes>,
     /// What is stopped around its runs.
     stopped: Vec<Around>,
     /// What it is made from, as far as is known now.
@@ -48,12 +52,14 @@ struct Foreseen {
     units: Option<process::Wanted>,
 }
 
-/// Checks the fields. `around`: how what else the module has is stopped and started.
+/// Checks the fields. `opened` is its environment out of secrets, or why there is none; `around`: how what else the module
+/// has is stopped and started.
 ///
 /// # Errors
 /// [`Invalid`].
 pub fn validate(
     asked: &Container,
+    opened: Option<&Opened>,
     around: &BTreeMap<ResourceId, Result<Around, String>>,
 ) -> Result<Wanted, Invalid> {
     let fields = |why: String| Invalid::Fields(format!("container {}: {why}", asked.name));
@@ -64,8 +70,15 @@ pub fn validate(
         super::path(path)?;
     }
     let stopped = process::stopped(&asked.while_stopped, around)?;
+    let secret = match (&asked.env_sealed, opened) {
+        (None, _) => None,
+        (Some(_), Some(Ok(value))) => Some(Bytes::Secret(value.clone())),
+        (Some(_), Some(Err(why))) => return Err(fields(why.clone())),
+        (Some(_), None) => return Err(fields("its environment is a sealed value".to_owned())),
+    };
     Ok(Wanted {
         asked: asked.clone(),
+        secret,
         stopped,
         foreseen: Err("nobody has looked at its environment yet".to_owned()),
     })
@@ -106,7 +119,7 @@ impl Wanted {
         let mut files = Vec::new();
         for path in &self.asked.env_files {
             let comes = coming.values().find_map(|wanted| match wanted {
-                super::Wanted::File(file) if file.path.as_str() == path => Some(file.bytes.to_vec()),
+                super::Wanted::File(file) if file.path.as_str() == path => Some(file.bytes.zeroizing()),
                 _ => None,
             });
             let bytes = match comes {
@@ -114,7 +127,7 @@ impl Wanted {
                 None => {
                     let at = TargetPath::parse(path).map_err(|e| e.to_string())?;
                     match observe(reach.root, &at) {
-                        Observed::File { bytes, .. } => bytes,
+                        Observed::File { bytes, .. } => Zeroizing::new(bytes),
                         other => {
                             return Err(format!(
                                 "{path}, of its environment, is {}, no file",
@@ -125,6 +138,9 @@ impl Wanted {
                 }
             };
             files.push((path.clone(), bytes));
+        }
+        if let Some(secret) = &self.secret {
+            files.push(("the secret".to_owned(), secret.zeroizing()));
         }
         let spec = Spec::of(&self.asked, &files)?;
         let digest = spec.digest()?.to_string();

@@ -62,6 +62,11 @@ impl fmt::Debug for Bytes {
 }
 
 impl Bytes {
+    /// The bytes, to be put with others.
+    pub(super) fn zeroizing(&self) -> Zeroizing<Vec<u8>> {
+        Zeroizing::new(self.to_vec())
+    }
+
     /// How they differ from what stands there, in words; empty where they are equal. Of a secret not even how many lines.
     fn differ(&self, found: &[u8]) -> String {
         match self {

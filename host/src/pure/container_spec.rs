@@ -14,6 +14,7 @@ use meshplan_schemas::document::texts::CAPABILITIES;
 use meshplan_schemas::resource::containers::{Container, Healthcheck, Mount, Port};
 use meshplan_schemas::resource::programs::{Limits, Restart, Run};
 use serde::Serialize;
+use zeroize::Zeroizing;
 
 /// The label with the digest of what a container was made from.
 pub const SPEC: &str = "meshplan.spec";
@@ -59,7 +60,7 @@ pub struct Spec {
     /// What it may take.
     pub limits: Limits,
     /// Whether it works.
-    pub healthcheck: Option<Healthcheck>,
+    pub healthcheck: Option<Box<Healthcheck>>,
     /// Labels of the fleet's.
     pub labels: BTreeMap<String, String>,
     /// Devices.
@@ -104,7 +105,7 @@ impl Spec {
     ///
     /// # Errors
     /// In words, without a value: a file is no environment.
-    pub fn of(container: &Container, files: &[(String, Vec<u8>)]) -> Result<Self, String> {
+    pub fn of(container: &Container, files: &[(String, Zeroizing<Vec<u8>>)]) -> Result<Self, String> {
         let mut env = BTreeMap::new();
         for (path, bytes) in files {
             env.extend(environment(path, bytes)?);
@@ -316,8 +317,8 @@ mod tests {
         let container = container(json!({ "env": { "C": "written" }, "env_files": ["/a", "/b"] }));
         let files = |text: &str| {
             vec![
-                ("/a".to_owned(), b"A=1\nB=1\nC=1\n".to_vec()),
-                ("/b".to_owned(), text.as_bytes().to_vec()),
+                ("/a".to_owned(), Zeroizing::new(b"A=1\nB=1\nC=1\n".to_vec())),
+                ("/b".to_owned(), Zeroizing::new(text.as_bytes().to_vec())),
             ]
         };
         let spec = Spec::of(&container, &files("# said\n\nB=s3cret = \"x\" \n")).unwrap();

@@ -8,6 +8,7 @@ use meshplan_schemas::sealed::Place;
 use meshplan_schemas::session::LinkSecret;
 use serde_json::json;
 
+use crate::containers::{self, container};
 use crate::world::{self, Decl, World, file};
 
 fn key(n: u8) -> LinkSecret {
@@ -138,4 +139,61 @@ fn what_does_not_open_refuses_its_module_with_what_to_do_and_the_others_go_on() 
     machine.tell_keys(vec![key(2), key(1)]);
     world::settle(&mut machine, &sealed(8, "hunter5", &key(1), None));
     assert!(world.targets()["/token"].contains("hunter5"));
+}
+
+/// A container whose environment is a secret.
+fn sealed_environment(sequence: u64, value: &str, to: &LinkSecret) -> Decl {
+    let fields = json!({ "env_sealed": named(value), "env": { "PLAIN": "1" } });
+    let mut decl = Decl::new(sequence).with("web", vec![container("web", fields)]);
+    let name = "web.web".parse().unwrap();
+    let declared = decl.get();
+    let place = Place::of(&declared);
+    let made = place.seal(&to.public(), &name, named(value), value.as_bytes());
+    decl.declaration.sealed = vec![made.unwrap()];
+    decl
+}
+
+// holds: FR-9, HK-8, HR-11
+#[test]
+fn a_sealed_environment_is_the_containers_and_nobody_elses_and_one_that_is_only_sealed_anew_changes_nothing()
+{
+    let world = containers::world();
+    let mut machine = machine(&world);
+    let env = |world: &World| containers::engine(world, |sim| sim.containers["web"].env.clone());
+    let applied = world::settle(&mut machine, &sealed_environment(1, "TOKEN=hunter2\n", &key(1)));
+    assert_eq!(env(&world), ["PLAIN=1", "TOKEN=hunter2"], "{applied:?}");
+    containers::acts(&world);
+    let applied = world::settle(&mut machine, &sealed_environment(2, "TOKEN=hunter2\n", &key(1)));
+    assert_eq!(
+        (applied.converged(), containers::acts(&world)),
+        (true, Vec::new()),
+        "{applied:?}"
+    );
+    let changed = sealed_environment(3, "TOKEN=hunter3\n", &key(1));
+    let applied = machine.apply(&changed.get(), changed.digest(), 40).unwrap();
+    assert!(applied.window_open(), "{applied:?}");
+    let kept = format!("{applied:?} {:?}", world.disk.show());
+    assert!(
+        !kept.contains("hunter"),
+        "neither in words nor on the disk: {kept}"
+    );
+    machine.arm(100).unwrap();
+    machine.confirm(50).unwrap();
+    assert_eq!(env(&world), ["PLAIN=1", "TOKEN=hunter3"]);
+    // One that does not open refuses its module, and the container stays.
+    let other = sealed_environment(4, "TOKEN=hunter4\n", &key(2));
+    let applied = world::settle(&mut machine, &other);
+    assert!(
+        applied.lines.iter().any(|line| line.outcome == Outcome::Refused),
+        "{applied:?}"
+    );
+    assert_eq!(env(&world), ["PLAIN=1", "TOKEN=hunter3"]);
+    // Lines that are none are said without what is in them.
+    let broken = sealed_environment(5, "hunter5\n", &key(1));
+    let applied = machine.apply(&broken.get(), broken.digest(), 60).unwrap();
+    let words = format!("{applied:?}");
+    assert!(
+        words.contains("line 1 of the secret is not `NAME=value`") && !words.contains("hunter5"),
+        "{words}"
+    );
 }

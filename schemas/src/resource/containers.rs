@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use super::programs::{Limits, Restart, Run, Schedule, Witness};
 use super::wire_table::wire;
+use crate::digest::Digest;
 use crate::document::texts::{Env, Labels, Sysctls};
 use crate::document::words::words;
 use crate::ident::ResourceId;
@@ -87,6 +88,9 @@ wire! {
     env: Env,
     /// Files of the machine that hold its environment.
     env_files: Vec<String>,
+    /// Its environment out of secrets: lines as such a file has, under the content digest with which the declaration
+    /// carries them sealed (FR-9).
+    env_sealed: Option<Box<Digest>>,
     /// Folders and volumes.
     mounts: BTreeSet<Mount>,
     /// Published ports.
@@ -104,7 +108,7 @@ wire! {
     /// What it may take.
     limits: Limits,
     /// Whether it works.
-    healthcheck: Option<Healthcheck>,
+    healthcheck: Option<Box<Healthcheck>>,
     /// Labels.
     labels: Labels,
     /// Devices of the machine.

@@ -11,7 +11,7 @@ use meshplan_schemas::resource::{Kind, Resource};
 use super::{Change, LedgerState, Machine, MachineError};
 use crate::edge::accounts::Accounts;
 use crate::edge::sealed;
-use crate::kinds::{self, tree, Around, Invalid, Opened, Wanted};
+use crate::kinds::{self, Around, Invalid, Opened, Wanted, tree};
 use crate::pure::apply_plan::{self, Ask, Decision, Follower, Inputs, Nature, Part, Plan, Step};
 use crate::pure::capability;
 use crate::pure::observed::Observed;

@@ -10,8 +10,11 @@ use meshplan_schemas::document::module::{
 };
 use meshplan_schemas::document::read::At;
 use meshplan_schemas::document::scalar::Int;
+use meshplan_schemas::document::texts::SecretName;
 use meshplan_schemas::ident::ResourceName;
 use meshplan_schemas::resource::{Ask, Content, Directory, File, Kind, Link, Probe, Resource};
+
+use zeroize::Zeroizing;
 
 use super::Filled;
 use super::kinds::{self, Place};
@@ -56,6 +59,16 @@ pub(super) fn content(
                 .map(|probe| (id, Kind::Probe(probe)))
                 .into_iter()
                 .collect(),
+            Entry::Container(r) if !r.env_secrets.is_empty() => {
+                let sealed = files.environment(&r.env_secrets)?;
+                let mut kinds = kinds::kinds(place, entry);
+                for (_, kind) in &mut kinds {
+                    if let Kind::Container(container) = kind {
+                        container.env_sealed = Some(Box::new(sealed));
+                    }
+                }
+                kinds
+            }
             other => kinds::kinds(place, other),
         };
         resources.extend(kinds.into_iter().filter_map(|(id, kind)| {
@@ -146,6 +159,26 @@ impl<R: FnMut(&str) -> Result<Rendered, RenderError>> Files<'_, R> {
             // That there is none, validation has refused.
             Err(NoSecret::Closed(why) | NoSecret::Unknown(why)) => Err(RenderError::closed(why)),
         }
+    }
+
+    /// The environment that secrets hold, in their order: a later one stands above a former. Sealed whole (FR-9).
+    fn environment(&mut self, names: &[At<SecretName>]) -> Result<Digest, RenderError> {
+        let mut lines = Zeroizing::new(Vec::new());
+        for name in names {
+            self.secret(&name.value.0)?;
+            let Some(secret) = self.values.last() else {
+                continue;
+            };
+            self.hides.push(secret.digest());
+            lines.extend_from_slice(secret.value());
+            if !lines.ends_with(b"\n") {
+                lines.push(b'\n');
+            }
+        }
+        let whole = self.scope.made(lines);
+        let digest = whole.digest();
+        self.values.push(whole);
+        Ok(digest)
     }
 
     /// A template that called `secret()` is sealed whole (FR-8).

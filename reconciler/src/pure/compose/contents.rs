@@ -518,9 +518,10 @@ impl Contents {
 /// The secrets that a module may use: its document's, and those that its templates ask for.
 fn uses(module: &Module) -> Uses {
     let mut uses = Uses::default();
-    let named = module.file.entries().into_iter().filter_map(|entry| match entry {
-        Entry::File(file) => file.secret.as_ref(),
-        _ => None,
+    let named = module.file.entries().into_iter().flat_map(|entry| match entry {
+        Entry::File(file) => file.secret.iter().collect(),
+        Entry::Container(container) => container.env_secrets.iter().collect(),
+        _ => Vec::new(),
     });
     uses.names.extend(named.map(|at| at.value.0.clone()));
     let templates = module.files.iter().filter(|(path, _)| path.ends_with(SUFFIX));

@@ -233,6 +233,8 @@ fn container(place: Place<'_>, r: &ContainerResource) -> Vec<(ResourceId, Kind)>
         entrypoint: r.entrypoint.as_ref().map(|at| at.value.0.clone()),
         env: r.env.clone(),
         env_files: r.env_files.iter().map(|at| at.value.0.clone()).collect(),
+        // Filled in where secrets are at hand.
+        env_sealed: None,
         mounts: r.mounts.iter().map(|at| mount(place, &at.value)).collect(),
         ports: r.ports.iter().filter_map(|at| port(&at.value)).collect(),
         networks: r.networks.iter().map(|at| name_of(place, &at.value)).collect(),
@@ -245,7 +247,7 @@ fn container(place: Place<'_>, r: &ContainerResource) -> Vec<(ResourceId, Kind)>
         capabilities: r.capabilities.iter().map(|at| at.value.0.clone()).collect(),
         user: r.user.as_ref().map(|at| at.value.0.clone()),
         limits: limits(r.limits.as_ref()),
-        healthcheck: r.healthcheck.as_ref().map(|at| healthcheck(&at.value)),
+        healthcheck: (r.healthcheck.as_ref()).map(|at| Box::new(healthcheck(&at.value))),
         labels: r.labels.clone(),
         devices: r.devices.iter().map(|at| at.value.0.clone()).collect(),
         tmpfs: r.tmpfs.iter().map(|at| at.value.0.clone()).collect(),

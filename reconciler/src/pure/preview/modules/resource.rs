@@ -191,7 +191,9 @@ impl Fields {
                     let said = format!("{} bytes that are no text, {digest}", bytes.len());
                     fields.plain.insert(key.clone(), said);
                 }
-                None if key == "content" && resource.is_some_and(|r| r.sealed().is_some()) => {
+                None if (key == "content" || key == "env_sealed")
+                    && resource.is_some_and(|r| r.sealed().is_some()) =>
+                {
                     fields.sealed.extend(
                         resource
                             .and_then(Resource::sealed)

@@ -49,7 +49,8 @@ pub struct Forge {
     /// A file that holds a token for the forge's API. Without one nothing is said on pull requests and none is read.
     #[serde(default)]
     pub token_file: Option<PathBuf>,
-    /// Where the API is; left out, it is found beside `url`: `https://host/api/v1` for `https://host/owner/repo.git`.
+    /// Where the API is; left out, it is found beside `url`: of Forgejo `https://host/api/v1` for
+    /// `https://host/owner/repo.git`, of GitHub `https://api.github.com`, elsewhere `https://host/api/v3`.
     #[serde(default)]
     pub api_url: Option<String>,
     /// How often to look when no webhook comes, in seconds.
@@ -63,6 +64,8 @@ pub struct Forge {
 pub enum ForgeKind {
     /// Forgejo and Gitea.
     Forgejo,
+    /// GitHub, and GitHub Enterprise Server.
+    Github,
     /// Any git remote with a post-receive hook or polling.
     Bare,
 }

@@ -7,7 +7,7 @@
 //! | [`world`] | the real programs in a folder of their own, with a forge beside them |
 //! | [`tree`] | the fleet repository that the worlds start from |
 //! | [`forge`] | a bare repository, served by real git over HTTP |
-//! | [`forgejo`] | a double of Forgejo: API, webhooks, real git behind it |
+//! | [`double`] | doubles of forges: API, webhooks, real git behind it |
 //! | [`ground`] | the real service with a fleet of any size, for benches |
 //! | [`measure`] | what benches measure by |
 //! | [`program`] | a started program: its output in a file, ended when dropped |
@@ -17,8 +17,8 @@
 //! | [`terminator`] | a TLS terminator before the reconciler |
 
 pub mod booted;
+pub mod double;
 pub mod forge;
-pub mod forgejo;
 pub mod ground;
 pub mod house;
 pub mod measure;

@@ -14,8 +14,8 @@ use anyhow::{Context, Result, anyhow, bail, ensure};
 use serde_json::Value;
 use tempfile::TempDir;
 
+use crate::double::{BOT, Brand, Double};
 use crate::forge::Forge;
-use crate::forgejo::{BOT, Forgejo};
 use crate::program::{Program, Said, clean, path};
 use crate::tree::{self, Place};
 
@@ -57,32 +57,25 @@ impl World {
         Ok(world)
     }
 
-    /// The same with the fleet's repository on a double of Forgejo, whose token and webhook the reconciler has.
+    /// The same with the fleet's repository on a double of a forge, whose token and webhook the reconciler has.
     ///
     /// # Errors
     /// As [`World::new`].
-    pub fn at_forgejo(fleet: &str) -> Result<(Self, Forgejo)> {
+    pub fn at_forge(brand: Brand, fleet: &str) -> Result<(Self, Double)> {
         let mut world = Self::empty(fleet)?;
-        let forgejo = Forgejo::start(&world.folder().join("forgejo"))?;
-        world.remote = forgejo.url();
-        world.origin = forgejo.url_of("dana");
+        let double = Double::start(brand, &world.folder().join("double"))?;
+        world.remote = double.url();
+        world.origin = double.url_of("dana");
         world.init()?;
-        let token = forgejo.token(BOT, &["write:repository", "write:issue", "read:user"]);
+        let token = double.token(BOT, brand.scopes());
         fs::write(world.state().join("forge-token"), format!("{token}\n"))?;
-        world.configure_forge("kind", "forgejo")?;
+        world.configure_forge("kind", brand.kind())?;
         world.configure_forge("repo", "acme/fleet")?;
         world.configure_forge("token_file", "forge-token")?;
         world.configure_forge("credentials_file", "forge-token")?;
-        let events = [
-            "push",
-            "pull_request_only",
-            "pull_request_sync",
-            "pull_request_review",
-            "pull_request_comment",
-        ];
-        let url = format!("http://{}/hooks/forgejo", world.address);
-        forgejo.hook(&url, &world.webhook_secret()?, &events);
-        Ok((world, forgejo))
+        let url = format!("http://{}/hooks/{}", world.address, brand.kind());
+        double.hook(&url, &world.webhook_secret()?, brand.events());
+        Ok((world, double))
     }
 
     /// A forge, and nothing else.

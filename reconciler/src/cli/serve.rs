@@ -203,10 +203,12 @@ pub async fn serve(config: &Config, stop: CancellationToken) -> anyhow::Result<(
             forge: Arc::clone(&forge),
             store: store.clone(),
             health: Arc::clone(&health),
+            said_at: Arc::default(),
         };
         outbox = outbox
             .carrier(STATUS, speaker.statuses())
-            .carrier(COMMENT, speaker.comments());
+            .carrier(COMMENT, speaker.comments())
+            .resting(NOTES, forge.manners().push_gap);
         let path = config.state_dir.join("pulls");
         let mirror = tokio::task::spawn_blocking(move || Mirror::open(&path, of_pulls)).await??;
         let keeper = PullKeeper {

@@ -1,6 +1,6 @@
 //! The forge as the rest uses it: a small set of verbs, each one or a few requests (FG-1).
 //!
-//! Which requests and how answers are read is [`crate::pure::forge::forgejo`]'s; that they are made within bounds is
+//! Which requests and how answers are read is the [`Dialect`]'s of each kind of forge; that they are made within bounds is
 //! [`client`]'s. What is to be said waits in the outbox, and [`carrier`] says it; [`keeper`] sees what is due.
 
 use std::path::PathBuf;
@@ -13,7 +13,9 @@ use zeroize::Zeroizing;
 
 use super::clock::Clock;
 use crate::config::{Forge as Config, ForgeKind};
-use crate::pure::forge::forgejo::{self, Repo};
+use crate::pure::forge::answer::Unreadable;
+use crate::pure::forge::dialect::{self, Dialect};
+use crate::pure::forge::request::{Call, Manners, Page, Read, next};
 use crate::pure::forge::{Comment, CommitStatus, NewPull, Pull, Review, Said, User};
 use crate::pure::snapshot::Checked;
 use client::Api;
@@ -23,11 +25,14 @@ pub mod carrier;
 mod client;
 pub mod keeper;
 
+/// The most pages of a list that are read.
+const PAGES: u32 = 200;
+
 /// A forge with an API, and the token for it.
 #[derive(Debug)]
 pub struct Forge {
     api: Api,
-    repo: Repo,
+    says: Box<dyn Dialect>,
     me: OnceCell<User>,
 }
 
@@ -84,17 +89,30 @@ impl Forge {
         if token.is_empty() {
             return Err(OpenError::Empty(path.clone()));
         }
-        let repo = Repo::parse(&config.repo).ok_or_else(|| OpenError::Repo(config.repo.clone()))?;
+        let says =
+            dialect::of(config.kind, &config.repo).ok_or_else(|| OpenError::Repo(config.repo.clone()))?;
         let base = match &config.api_url {
             Some(url) => url.clone(),
-            None => beside(&config.url, &config.repo)
+            None => beside(says.manners(), &config.url, &config.repo)
                 .ok_or_else(|| OpenError::Address(super::git_transport::shown(&config.url)))?,
         };
         Ok(Some(Self {
-            api: Api::new(&base, token, clock)?,
-            repo,
+            api: Api::new(says.manners(), &base, token, clock)?,
+            says,
             me: OnceCell::new(),
         }))
+    }
+
+    /// How it wants to be asked.
+    #[must_use]
+    pub fn manners(&self) -> &'static Manners {
+        self.says.manners()
+    }
+
+    /// The ref at which a pull request's head is found.
+    #[must_use]
+    pub fn head_ref(&self, number: u64) -> String {
+        self.says.head_ref(number)
     }
 
     /// Who the token is; asked once.
@@ -103,38 +121,52 @@ impl Forge {
     /// [`ForgeError`].
     pub async fn me(&self) -> Result<&User, ForgeError> {
         let ask = || async {
-            let answer = self.api.ask(&forgejo::me(), "who the token is").await?;
-            Ok(forgejo::read_me(&answer.body)?)
+            let answer = self.api.ask(&self.says.me(), "who the token is").await?;
+            Ok(self.says.read_me(&answer.body)?)
         };
         self.me.get_or_try_init(ask).await
     }
 
-    /// Every open pull request, page by page to the end.
+    /// A list, page by page to its end.
+    async fn list<T>(
+        &self,
+        first: Call,
+        what: &'static str,
+        read: impl Fn(&[u8]) -> Result<Page<T>, Unreadable>,
+    ) -> Result<Vec<T>, ForgeError> {
+        let (mut all, mut seen) = (Vec::new(), 0);
+        let mut call = Some(first);
+        for _ in 0..PAGES {
+            let Some(of_page) = call else { return Ok(all) };
+            let answer = self.api.ask(&of_page, what).await?;
+            let page = read(&answer.body)?;
+            if page.items.len() < page.count {
+                let unread = page.count - page.items.len();
+                tracing::warn!(what, unread, "some cannot be read and are left out");
+            }
+            seen += page.count;
+            let total = page.total.or_else(|| answer.number("x-total-count"));
+            let so_far = Read {
+                link: answer.header("link"),
+                total,
+                read: seen,
+                page: page.count,
+            };
+            call = next(&of_page, &so_far);
+            all.extend(page.items);
+        }
+        // Whatever is beyond them would be missing in silence.
+        Err(self.api.odd(what, format!("more than {PAGES} pages")))
+    }
+
+    /// Every open pull request.
     ///
     /// # Errors
     /// [`ForgeError`].
     pub async fn open_pulls(&self) -> Result<Vec<Pull>, ForgeError> {
-        let (mut pulls, mut read) = (Vec::new(), 0);
-        for page in 1..=forgejo::PAGES {
-            let answer = self
-                .api
-                .ask(&self.repo.open_pulls(page), "the open pull requests")
-                .await?;
-            let (count, of_page) = forgejo::read_pulls(&answer.body)?;
-            if of_page.len() < count {
-                tracing::warn!(
-                    page,
-                    unread = count - of_page.len(),
-                    "pull requests that cannot be read"
-                );
-            }
-            pulls.extend(of_page);
-            read += count;
-            if !forgejo::goes_on(answer.link(), answer.header("x-total-count"), read, count) {
-                break;
-            }
-        }
-        Ok(pulls)
+        let read = |body: &[u8]| self.says.read_pulls(body);
+        self.list(self.says.open_pulls(), "the open pull requests", read)
+            .await
     }
 
     /// One pull request; none where there is none of that number.
@@ -142,9 +174,9 @@ impl Forge {
     /// # Errors
     /// [`ForgeError`].
     pub async fn pull_request(&self, number: u64) -> Result<Option<Pull>, ForgeError> {
-        let asked = self.api.ask(&self.repo.pull(number), "a pull request").await;
+        let asked = self.api.ask(&self.says.pull(number), "a pull request").await;
         there(asked)?
-            .map(|answer| Ok(forgejo::read_pull(&answer.body)?))
+            .map(|answer| Ok(self.says.read_pull(&answer.body)?))
             .transpose()
     }
 
@@ -153,19 +185,19 @@ impl Forge {
     /// # Errors
     /// [`ForgeError`].
     pub async fn find_by_commit(&self, commit: &CommitId) -> Result<Option<Pull>, ForgeError> {
-        let asked = self
-            .api
-            .ask(&self.repo.pull_of_commit(commit), "a commit's pull request")
-            .await;
-        let pull = there(asked)?
-            .map(|answer| forgejo::read_pull(&answer.body))
-            .transpose()?;
+        let call = self.says.pulls_of_commit(commit);
+        let asked = self.api.ask(&call, "a commit's pull request").await;
+        let Some(answer) = there(asked)? else {
+            return Ok(None);
+        };
         // Believed only where it says itself that just this commit is its merge.
-        Ok(pull.filter(|pull| {
+        let made = |pull: &Pull| {
             pull.merged
                 .as_ref()
                 .is_some_and(|merged| merged.commit == *commit)
-        }))
+        };
+        let pulls = self.says.read_pulls_of_commit(&answer.body)?;
+        Ok(pulls.into_iter().find(made))
     }
 
     /// All comments of a pull request, oldest first; none where there is none of that number.
@@ -173,13 +205,11 @@ impl Forge {
     /// # Errors
     /// [`ForgeError`].
     pub async fn comments(&self, number: u64) -> Result<Vec<Comment>, ForgeError> {
-        let asked = self
-            .api
-            .ask(&self.repo.comments(number), "the comments of a pull request")
-            .await;
-        match there(asked)? {
-            Some(answer) => Ok(forgejo::read_comments(&answer.body)?),
-            None => Ok(Vec::new()),
+        let read = |body: &[u8]| self.says.read_comments(body);
+        let what = "the comments of a pull request";
+        match self.list(self.says.comments(number), what, read).await {
+            Err(ForgeError::Missing { .. }) => Ok(Vec::new()),
+            comments => comments,
         }
     }
 
@@ -189,7 +219,7 @@ impl Forge {
     /// [`ForgeError`].
     pub async fn set_status(&self, status: &CommitStatus) -> Result<(), ForgeError> {
         self.api
-            .ask(&self.repo.set_status(status), "a commit's status")
+            .ask(&self.says.set_status(status), "a commit's status")
             .await
             .map(drop)
     }
@@ -218,7 +248,10 @@ impl Forge {
         if let Some(id) = at {
             match self
                 .api
-                .ask(&self.repo.edit_comment(id, &said.body), "an edit of a comment")
+                .ask(
+                    &self.says.edit_comment(said.number, id, &said.body),
+                    "an edit of a comment",
+                )
                 .await
             {
                 Ok(answer) if answer.status.as_u16() == 204 => {
@@ -234,9 +267,9 @@ impl Forge {
         }
         let answer = self
             .api
-            .ask(&self.repo.comment(said.number, &said.body), "a comment")
+            .ask(&self.says.comment(said.number, &said.body), "a comment")
             .await?;
-        Ok(forgejo::read_comment(&answer.body)?.id)
+        Ok(self.says.read_comment(&answer.body)?.id)
     }
 
     /// Opens a pull request; one from the same branch that stands open already is left as it is.
@@ -246,7 +279,7 @@ impl Forge {
     pub async fn open_pull_request(&self, new: &NewPull) -> Result<(), ForgeError> {
         match self
             .api
-            .ask(&self.repo.open_pull(new), "a pull request of ours")
+            .ask(&self.says.open_pull(new), "a pull request of ours")
             .await
         {
             Ok(_) | Err(ForgeError::There { .. }) => Ok(()),
@@ -259,43 +292,34 @@ impl Forge {
     /// # Errors
     /// [`ForgeError`].
     pub async fn reviews(&self, number: u64) -> Result<Vec<Review>, ForgeError> {
-        let mut reviews = Vec::new();
-        for page in 1..=forgejo::PAGES {
-            let call = self.repo.reviews(number, page);
-            let answer = self.api.ask(&call, "the reviews of a pull request").await?;
-            let (count, of_page) = forgejo::read_reviews(&answer.body)?;
-            reviews.extend(of_page);
-            if !forgejo::goes_on(
-                answer.link(),
-                answer.header("x-total-count"),
-                reviews.len(),
-                count,
-            ) {
-                break;
-            }
-        }
-        Ok(reviews)
+        let read = |body: &[u8]| self.says.read_reviews(body);
+        let what = "the reviews of a pull request";
+        self.list(self.says.reviews(number), what, read).await
     }
 
-    /// What a commit's checks say, the newest of each.
+    /// What the checks of a commit that are named say; a name may stand there twice.
     ///
     /// # Errors
     /// [`ForgeError`].
-    pub async fn checks(&self, commit: &CommitId) -> Result<Vec<Checked>, ForgeError> {
-        let mut checks = Vec::new();
-        for page in 1..=forgejo::PAGES {
-            let answer = self
-                .api
-                .ask(&self.repo.statuses(commit, page), "the statuses of a commit")
-                .await?;
-            let (total, of_page) = forgejo::read_statuses(&answer.body)?;
-            let count = of_page.len();
-            checks.extend(of_page);
-            if count == 0 || checks.len() >= total {
-                break;
+    pub async fn checks(&self, commit: &CommitId, named: &[String]) -> Result<Vec<Checked>, ForgeError> {
+        let mut checks: Vec<Checked> = Vec::new();
+        let mut refused = None;
+        for (call, read) in self.says.checks(commit) {
+            match self.list(call, "the checks of a commit", read).await {
+                Ok(of) => checks.extend(of.into_iter().filter(|check| named.contains(&check.name))),
+                // Where the token may read but one of the places, that is enough as long as all stand there.
+                Err(error @ ForgeError::Refused { .. }) => refused = Some(error),
+                Err(ForgeError::Missing { .. }) => {}
+                Err(error) => return Err(error),
             }
         }
-        Ok(checks)
+        let all = named
+            .iter()
+            .all(|name| checks.iter().any(|check| check.name == *name));
+        match refused {
+            Some(error) if !all => Err(error),
+            _ => Ok(checks),
+        }
     }
 
     /// Whether the forge confirms that somebody may write to the repository.
@@ -305,10 +329,10 @@ impl Forge {
     pub async fn may_write(&self, user: &User) -> Result<bool, ForgeError> {
         let asked = self
             .api
-            .ask(&self.repo.permission(&user.login), "what a person may do")
+            .ask(&self.says.permission(user), "what a person may do")
             .await;
         match there(asked)? {
-            Some(answer) => Ok(forgejo::read_may_write(user, &answer.body)?),
+            Some(answer) => Ok(self.says.read_may_write(user, &answer.body)?),
             None => Ok(false),
         }
     }
@@ -341,7 +365,7 @@ fn there(asked: Result<client::Answer, ForgeError>) -> Result<Option<client::Ans
 }
 
 /// The API's address beside a repository's: `https://host/api/v1` of `https://host/owner/name.git`.
-fn beside(url: &str, repo: &str) -> Option<String> {
+fn beside(manners: &Manners, url: &str, repo: &str) -> Option<String> {
     let mut url = Url::parse(url).ok()?;
     if !matches!(url.scheme(), "http" | "https") {
         return None;
@@ -349,10 +373,14 @@ fn beside(url: &str, repo: &str) -> Option<String> {
     let path = url.path().trim_end_matches('/');
     let path = path.strip_suffix(".git").unwrap_or(path);
     let root = path.strip_suffix(&format!("/{repo}"))?.to_owned();
+    let (below, elsewhere) = manners.api;
+    if let Some((_, api)) = elsewhere.iter().find(|(host, _)| url.host_str() == Some(host)) {
+        return Some((*api).to_owned());
+    }
     url.set_username("").ok()?;
     url.set_password(None).ok()?;
     url.set_query(None);
-    url.set_path(&format!("{root}/api/v1"));
+    url.set_path(&format!("{root}/{below}"));
     Some(url.to_string())
 }
 

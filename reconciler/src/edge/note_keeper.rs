@@ -51,7 +51,7 @@ impl Keeper {
                         keeper.health.clear("notes");
                         return Carried {
                             done: rows.into_iter().map(|r| r.id).collect(),
-                            trouble: None,
+                            ..Carried::default()
                         };
                     }
                     Err(why) => why,
@@ -60,11 +60,11 @@ impl Keeper {
                     .health
                     .set("notes", format!("notes are kept and not pushed yet: {done}"));
                 Carried {
-                    done: Vec::new(),
                     trouble: Some(Trouble {
                         why: done,
                         retry_after: None,
                     }),
+                    ..Carried::default()
                 }
             }
             .boxed()

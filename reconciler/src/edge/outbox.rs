@@ -4,7 +4,7 @@
 //! at once and must change nothing when it is repeated.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
@@ -30,6 +30,8 @@ const STORE_WAIT: Duration = Duration::from_secs(5);
 pub struct Carried {
     /// Ids of the rows that are done.
     pub done: Vec<String>,
+    /// Rows that were not tried, because it is too soon for them; and until when that is so.
+    pub early: BTreeMap<String, Timestamp>,
     /// Why the others are not; they are tried again.
     pub trouble: Option<Trouble>,
 }
@@ -53,6 +55,8 @@ pub struct Outbox {
     clock: Clock,
     gather: Duration,
     carriers: BTreeMap<String, Carrier>,
+    /// Kinds that rest between two carries, and when each was carried last.
+    rests: BTreeMap<String, (Duration, Mutex<Option<Timestamp>>)>,
 }
 
 impl Outbox {
@@ -65,7 +69,17 @@ impl Outbox {
             clock,
             gather,
             carriers: BTreeMap::new(),
+            rests: BTreeMap::new(),
         }
+    }
+
+    /// A kind is carried out no sooner than so long after the last time; what comes meanwhile is one batch.
+    #[must_use]
+    pub fn resting(mut self, kind: &str, rest: Duration) -> Self {
+        if !rest.is_zero() {
+            self.rests.insert(kind.to_owned(), (rest, Mutex::default()));
+        }
+        self
     }
 
     /// Names who carries a kind out.
@@ -110,26 +124,51 @@ impl Outbox {
             kinds.entry(row.kind.clone()).or_default().push(row);
         }
         for (kind, rows) in kinds {
-            self.carry(&kind, rows).await?;
+            match self.rests_until(&kind) {
+                Some(until) => self.store.outbox_rests(&rows, until).await?,
+                None => self.carry(&kind, rows).await?,
+            }
         }
         self.store.outbox_next_due().await
+    }
+
+    /// Until when a kind rests; none where it may be carried out, which it counts as then.
+    fn rests_until(&self, kind: &str) -> Option<Timestamp> {
+        let (rest, last) = self.rests.get(kind)?;
+        let (now, mut last) = (
+            self.clock.now(),
+            last.lock().unwrap_or_else(PoisonError::into_inner),
+        );
+        let until = last.and_then(|last| last.checked_add(*rest).ok());
+        let until = until.filter(|until| *until > now);
+        if until.is_none() {
+            *last = Some(now);
+        }
+        until
     }
 
     async fn carry(&self, kind: &str, rows: Vec<OutboxRow>) -> Result<(), StoreError> {
         let carried = match self.carriers.get(kind) {
             Some(carrier) => carrier(rows.clone()).await,
             None => Carried {
-                done: Vec::new(),
                 trouble: Some(Trouble {
                     why: format!("this build does not know how to carry out `{kind}`"),
                     retry_after: Some(LONGEST_WAIT),
                 }),
+                ..Carried::default()
             },
         };
         fail::fail_point!("outbox-carried");
         let (done, open): (Vec<_>, Vec<_>) = rows.into_iter().partition(|r| carried.done.contains(&r.id));
         if !done.is_empty() {
             self.store.outbox_done(&done).await?;
+        }
+        let (early, open): (Vec<_>, Vec<_>) =
+            open.into_iter().partition(|r| carried.early.contains_key(&r.id));
+        for row in early {
+            if let Some(until) = carried.early.get(&row.id) {
+                self.store.outbox_rests(&[row], *until).await?;
+            }
         }
         if open.is_empty() {
             return Ok(());

@@ -213,7 +213,7 @@ impl Store {
         &self.inner.db
     }
 
-    fn now(&self) -> Timestamp {
+    pub(super) fn now(&self) -> Timestamp {
         self.inner.clock.now()
     }
 }

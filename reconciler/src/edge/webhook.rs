@@ -135,11 +135,7 @@ fn said(status: StatusCode) -> Response {
 }
 
 async fn hook(State(hooks): State<Arc<Hooks>>, Path(forge): Path<String>, request: Request) -> Response {
-    let known = match hooks.kind {
-        ForgeKind::Forgejo => matches!(forge.as_str(), "forgejo" | "gitea"),
-        ForgeKind::Bare => forge == "bare",
-    };
-    if !known {
+    if !trigger::hook_of(hooks.kind).names.contains(&forge.as_str()) {
         return said(StatusCode::NOT_FOUND);
     }
     let (parts, body) = request.into_parts();
@@ -158,7 +154,7 @@ impl Hooks {
             .iter()
             .map(|(name, value)| (name.as_str(), String::from_utf8_lossy(value.as_bytes())))
             .collect();
-        let trigger = match trigger::read(self.kind, &self.secret, &headers, body) {
+        let trigger = match trigger::read(self.kind, &self.secret, &headers, body, self.store.now()) {
             Ok(trigger) => trigger,
             Err(refusal) => {
                 tracing::warn!(why = %refusal, "webhook refused");

@@ -6,7 +6,11 @@
 //!
 //! | file | what it is |
 //! | --- | --- |
-//! | [`forgejo`] | requests to Forgejo and Gitea, and their answers |
+//! | [`dialect`] | what every forge can be asked |
+//! | [`request`], [`answer`] | requests, lists and refusals as values |
+//! | [`forgejo`], [`github`] | a forge's own words |
+//! | [`bare`] | the webhook of a repository without a forge |
+//! | [`gates`] | what deliveries wait for the forge to tell |
 //! | [`check`] | the preview's comment and the status `meshplan/check` (DL-8) |
 //! | [`view`] | the delivery's comment and the status `meshplan/delivery` (DL-11) |
 //! | [`orders`] | words of people in comments (DL-4) |
@@ -18,11 +22,16 @@ use jiff::Timestamp;
 use meshplan_schemas::ident::CommitId;
 use serde::{Deserialize, Serialize};
 
+pub mod answer;
+pub mod bare;
 pub mod check;
+pub mod dialect;
 pub mod forgejo;
 pub mod gates;
+pub mod github;
 pub mod kept;
 pub mod orders;
+pub mod request;
 pub mod view;
 
 /// The most characters of a comment that we write: it fits every forge (DL-8).
@@ -58,6 +67,8 @@ pub struct Pull {
     pub head: CommitId,
     /// Where it left that branch: what reviewers see is the difference between the two.
     pub fork_point: Option<CommitId>,
+    /// The commit of that branch from which reviewers see it, of a forge that does not tell the fork point.
+    pub base: Option<CommitId>,
     /// The branch that it would be merged into, without `refs/heads/`.
     pub into: String,
     /// Whether it is open.
@@ -114,6 +125,15 @@ pub enum Says {
     No,
     /// Neither.
     Nothing,
+}
+
+/// What a pull request's head was from some time on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Version {
+    /// The head.
+    pub head: CommitId,
+    /// Since when.
+    pub since: Timestamp,
 }
 
 /// Who approves of just this head: each by the last that they said of it, and nobody of his own (DL-15).
@@ -196,48 +216,6 @@ pub struct NewPull {
     pub from: String,
     /// The branch that it would be merged into.
     pub into: String,
-}
-
-/// How a request is made.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Method {
-    /// Reads.
-    Get,
-    /// Makes.
-    Post,
-    /// Changes.
-    Patch,
-}
-
-/// A request to a forge's API.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Call {
-    /// How.
-    pub method: Method,
-    /// The path below the API's address, encoded.
-    pub path: String,
-    /// What is sent, as JSON.
-    pub body: Option<serde_json::Value>,
-}
-
-impl Call {
-    fn get(path: String) -> Self {
-        Self {
-            method: Method::Get,
-            path,
-            body: None,
-        }
-    }
-}
-
-/// An answer that cannot be read.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("the forge's answer about {what} cannot be read: {why}")]
-pub struct Unreadable {
-    /// About what.
-    pub what: &'static str,
-    /// Why.
-    pub why: String,
 }
 
 /// The first so many characters of a text; what was cut shows as `...`.

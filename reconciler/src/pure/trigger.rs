@@ -7,11 +7,16 @@
 use std::collections::BTreeMap;
 
 use hmac::{Hmac, KeyInit as _, Mac as _};
+use jiff::Timestamp;
 use meshplan_schemas::digest::Digest;
 use serde::{Deserialize, Serialize};
 use sha2::Sha256;
 
+use super::forge;
 use crate::config::ForgeKind;
+use hook::{Form, Hook, Signed};
+
+pub mod hook;
 
 /// A webhook whose signature held.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -97,42 +102,40 @@ impl Headers {
     }
 }
 
-/// Bare hexadecimal HMAC-SHA256, but for the last, which puts `sha256=` before it. The first that is there decides.
-const SIGNATURES: &[&str] = &[
-    "x-meshplan-signature",
-    "x-forgejo-signature",
-    "x-gitea-signature",
-    "x-hub-signature-256",
-];
-const DELIVERIES: &[&str] = &[
-    "x-meshplan-delivery",
-    "x-forgejo-delivery",
-    "x-gitea-delivery",
-    "x-gogs-delivery",
-    "x-github-delivery",
-];
-/// The exact name goes before the collapsed one: one word means two things there.
-const EVENTS: &[&str] = &[
-    "x-meshplan-event",
-    "x-forgejo-event-type",
-    "x-gitea-event-type",
-    "x-forgejo-event",
-    "x-gitea-event",
-    "x-gogs-event",
-    "x-github-event",
-];
 /// A delivery id that is longer is nobody's.
 const DELIVERY_ID_BYTES: usize = 200;
+
+/// The webhooks of a kind of forge.
+#[must_use]
+pub fn hook_of(kind: ForgeKind) -> &'static Hook {
+    match kind {
+        ForgeKind::Bare => &forge::bare::HOOK,
+        ForgeKind::Forgejo => &forge::forgejo::HOOK,
+        ForgeKind::Github => &forge::github::HOOK,
+    }
+}
 
 /// Checks a request and reads what it says. An empty secret opens to nobody.
 ///
 /// # Errors
 /// [`Refusal`].
-pub fn read(kind: ForgeKind, secret: &[u8], headers: &Headers, body: &[u8]) -> Result<Trigger, Refusal> {
+pub fn read(
+    kind: ForgeKind,
+    secret: &[u8],
+    headers: &Headers,
+    body: &[u8],
+    _now: Timestamp,
+) -> Result<Trigger, Refusal> {
+    let hook = hook_of(kind);
     let form = is_form(headers)?;
     let payload = if form { form_field(body, b"payload") } else { None };
-    let tag = tag(headers).ok_or(Refusal::Unauthorized)?;
-    let signed = holds(secret, &tag, body) || payload.as_ref().is_some_and(|p| holds(secret, &tag, p));
+    let signed = match &hook.signed {
+        Signed::Hmac { headers: names, form } => {
+            let tag = tag(headers, names).ok_or(Refusal::Unauthorized)?;
+            let of_payload = payload.as_ref().filter(|_| *form == Form::Either);
+            holds(secret, &tag, body) || of_payload.is_some_and(|p| holds(secret, &tag, p))
+        }
+    };
     if !signed {
         return Err(Refusal::Unauthorized);
     }
@@ -141,7 +144,7 @@ pub fn read(kind: ForgeKind, secret: &[u8], headers: &Headers, body: &[u8]) -> R
         (None, true) => return Err(Refusal::Malformed("the form has no field `payload`".to_owned())),
         (None, false) => body,
     };
-    let delivery_id = headers.first(DELIVERIES).unwrap_or_default();
+    let delivery_id = headers.first(hook.deliveries).unwrap_or_default();
     if delivery_id.len() > DELIVERY_ID_BYTES {
         return Err(Refusal::Malformed(format!(
             "the delivery id is longer than {DELIVERY_ID_BYTES} bytes"
@@ -150,7 +153,7 @@ pub fn read(kind: ForgeKind, secret: &[u8], headers: &Headers, body: &[u8]) -> R
     Ok(Trigger {
         delivery_id: delivery_id.to_owned(),
         body_digest: Digest::of(body),
-        event: event(kind, headers, json)?,
+        event: (hook.event)(headers.first(hook.events), json)?,
     })
 }
 
@@ -180,8 +183,8 @@ fn is_form(headers: &Headers) -> Result<bool, Refusal> {
     }
 }
 
-fn tag(headers: &Headers) -> Option<Vec<u8>> {
-    let text = headers.first(SIGNATURES)?;
+fn tag(headers: &Headers, names: &[&str]) -> Option<Vec<u8>> {
+    let text = headers.first(names)?;
     let hex = text.strip_prefix("sha256=").unwrap_or(text);
     data_encoding::HEXLOWER_PERMISSIVE.decode(hex.as_bytes()).ok()
 }
@@ -219,103 +222,6 @@ fn percent_decoded(text: &[u8]) -> Option<Vec<u8>> {
         }
     }
     Some(out)
-}
-
-#[derive(Deserialize)]
-struct PushBody {
-    #[serde(rename = "ref")]
-    reference: String,
-    before: String,
-    after: String,
-    repo: Option<String>,
-    repository: Option<RepositoryBody>,
-}
-
-#[derive(Deserialize)]
-struct RepositoryBody {
-    full_name: String,
-}
-
-/// What Forgejo and Gitea send of a pull request and of a comment on one: the number stands in one of two places.
-#[derive(Deserialize)]
-struct PullBody {
-    number: Option<u64>,
-    issue: Option<IssueBody>,
-    is_pull: Option<bool>,
-    repository: RepositoryBody,
-    sender: Option<SenderBody>,
-}
-
-#[derive(Deserialize)]
-struct IssueBody {
-    number: u64,
-    pull_request: Option<serde::de::IgnoredAny>,
-}
-
-#[derive(Deserialize)]
-struct SenderBody {
-    login: String,
-}
-
-/// The whole text is checked: a JSON reader does not look into fields that it skips.
-fn text_of(json: &[u8]) -> Result<&str, Refusal> {
-    std::str::from_utf8(json).map_err(|e| Refusal::Malformed(format!("it is not UTF-8: {e}")))
-}
-
-/// An event of a pull request; comments on plain issues are nothing.
-fn of_pull(json: &[u8]) -> Result<Event, Refusal> {
-    let body: PullBody =
-        serde_json::from_str(text_of(json)?).map_err(|e| Refusal::Malformed(e.to_string()))?;
-    let spoken = body.issue.is_some();
-    let of_issue = body
-        .issue
-        .filter(|issue| body.is_pull.unwrap_or(issue.pull_request.is_some()))
-        .map(|issue| issue.number);
-    let Some(number) = body.number.or(of_issue) else {
-        return Ok(Event::Other);
-    };
-    Ok(Event::PullRequest {
-        repo: body.repository.full_name,
-        number,
-        spoken,
-        sender: body.sender.map(|s| s.login).unwrap_or_default(),
-    })
-}
-
-fn event(kind: ForgeKind, headers: &Headers, json: &[u8]) -> Result<Event, Refusal> {
-    match (headers.first(EVENTS), kind) {
-        // our own hook sends nothing but pushes and need not say so
-        (Some("push"), _) | (None, ForgeKind::Bare) => {}
-        (Some("ping"), _) => return Ok(Event::Ping),
-        (Some(name), ForgeKind::Forgejo) if name.starts_with("pull_request") || name == "issue_comment" => {
-            return of_pull(json);
-        }
-        (Some(_), _) | (None, ForgeKind::Forgejo) => return Ok(Event::Other),
-    }
-    let push: PushBody =
-        serde_json::from_str(text_of(json)?).map_err(|e| Refusal::Malformed(e.to_string()))?;
-    let repo = match kind {
-        ForgeKind::Forgejo => push.repository.map(|r| r.full_name).or(push.repo),
-        ForgeKind::Bare => push.repo.or(push.repository.map(|r| r.full_name)),
-    };
-    let repo = repo.ok_or_else(|| Refusal::Malformed("it names no repository".to_owned()))?;
-    for id in [&push.before, &push.after] {
-        if !matches!(id.len(), 40 | 64) || !id.bytes().all(|b| b.is_ascii_hexdigit()) {
-            return Err(Refusal::Malformed(
-                "`before` and `after` must be commit ids of 40 or 64 hexadecimal digits".to_owned(),
-            ));
-        }
-    }
-    // what "Test delivery" sends on Gitea and Forgejo
-    if push.before == push.after {
-        return Ok(Event::Ping);
-    }
-    Ok(Event::Push {
-        repo,
-        reference: push.reference,
-        before: push.before,
-        after: push.after,
-    })
 }
 
 /// The id of nothing: zeros, 40 or 64 of them.

@@ -1,9 +1,11 @@
 //! Says at the forge what waits in the outbox: statuses and comments, each the same again when it is tried again (FG-4).
 
-use std::sync::Arc;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
+use jiff::{SignedDuration, Timestamp};
 use serde::de::DeserializeOwned;
 
 use super::{Forge, ForgeError};
@@ -34,6 +36,8 @@ pub struct Speaker {
     pub store: Store,
     /// Where trouble is said.
     pub health: Arc<Health>,
+    /// When each comment was said last: it is not edited faster than the forge wants (DL-11).
+    pub said_at: Arc<Mutex<BTreeMap<String, Timestamp>>>,
 }
 
 /// Why a row is not done.
@@ -95,6 +99,21 @@ impl Speaker {
         Arc::new(move |rows| speaker.clone().carry(rows, say).boxed())
     }
 
+    /// Until when a comment rests; none where it does not.
+    fn too_early(&self, key: &str) -> Option<Timestamp> {
+        let gap = SignedDuration::from_secs(i64::from(self.forge.manners().edit_gap_secs));
+        let now = self.store.now();
+        let mut said_at = self.said_at.lock().unwrap_or_else(PoisonError::into_inner);
+        // Of a clock that was set back it says nothing.
+        said_at.retain(|_, at| now.duration_since(*at).abs() < gap);
+        said_at.get(key)?.checked_add(gap).ok()
+    }
+
+    fn is_said_now(&self, key: String) {
+        let mut said_at = self.said_at.lock().unwrap_or_else(PoisonError::into_inner);
+        said_at.insert(key, self.store.now());
+    }
+
     async fn carry(
         self,
         rows: Vec<OutboxRow>,
@@ -104,6 +123,11 @@ impl Speaker {
         let mut unanswered = 0;
         for row in rows {
             let (id, key, attempts) = (row.id.clone(), row.key.clone(), row.attempts);
+            let edits = row.kind == COMMENT;
+            if let Some(until) = self.too_early(&key).filter(|_| edits) {
+                carried.early.insert(id, until);
+                continue;
+            }
             let said = match say(self.clone(), row).await {
                 Err(NotSaid::Forge(error)) if attempts >= MOST_ATTEMPTS => {
                     Err(NotSaid::Never(error.to_string()))
@@ -112,6 +136,9 @@ impl Speaker {
             };
             let (why, retry_after, over) = match said {
                 Ok(()) => {
+                    if edits {
+                        self.is_said_now(key);
+                    }
                     carried.done.push(id);
                     unanswered = 0;
                     continue;

@@ -9,15 +9,15 @@ use std::time::Duration;
 
 use bytes::BytesMut;
 use jiff::Timestamp;
-use reqwest::header::{ACCEPT, AUTHORIZATION, HeaderMap, HeaderValue, LINK, RETRY_AFTER};
+use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderValue, RETRY_AFTER};
 use reqwest::{RequestBuilder, StatusCode};
 use url::Url;
 use zeroize::Zeroizing;
 
 use crate::edge::clock::Clock;
 use crate::edge::git_transport::chain;
-use crate::pure::forge::forgejo::read_refusal;
-use crate::pure::forge::{Call, Method, Unreadable};
+use crate::pure::forge::answer::{Meaning, Refusal, Unreadable, meaning, words};
+use crate::pure::forge::request::{Call, Manners, Method};
 
 /// To open a connection.
 const CONNECT: Duration = Duration::from_secs(10);
@@ -102,19 +102,22 @@ impl Answer {
         self.headers.get(name).and_then(|value| value.to_str().ok())
     }
 
-    /// Where a list goes on.
-    pub(super) fn link(&self) -> Option<&str> {
-        self.headers.get(LINK).and_then(|value| value.to_str().ok())
+    /// A header's number.
+    pub(super) fn number(&self, name: &str) -> Option<usize> {
+        self.header(name)?.trim().parse().ok()
     }
 }
 
 /// The API of one forge.
 pub(super) struct Api {
+    manners: &'static Manners,
     base: Url,
     token: Zeroizing<String>,
     client: reqwest::Client,
     clock: Clock,
     quiet_until: Mutex<Option<Timestamp>>,
+    /// When something was written last; held while the next one waits for its turn.
+    written_at: tokio::sync::Mutex<Option<tokio::time::Instant>>,
 }
 
 impl std::fmt::Debug for Api {
@@ -135,11 +138,16 @@ pub enum ClientError {
 }
 
 impl Api {
-    /// The API below `base`.
+    /// The API below `base`, asked as the forge wants to be.
     ///
     /// # Errors
     /// [`ClientError`].
-    pub(super) fn new(base: &str, token: Zeroizing<String>, clock: Clock) -> Result<Self, ClientError> {
+    pub(super) fn new(
+        manners: &'static Manners,
+        base: &str,
+        token: Zeroizing<String>,
+        clock: Clock,
+    ) -> Result<Self, ClientError> {
         let shown = crate::edge::git_transport::shown(base);
         let no = || ClientError::Address(shown.clone());
         let mut base = Url::parse(base).map_err(|_| no())?;
@@ -163,11 +171,13 @@ impl Api {
         }
         let client = builder.build().map_err(|e| ClientError::Client(chain(&e)))?;
         Ok(Self {
+            manners,
             base,
             token,
             client,
             clock,
             quiet_until: Mutex::default(),
+            written_at: tokio::sync::Mutex::default(),
         })
     }
 
@@ -177,6 +187,9 @@ impl Api {
             return Err(self.later("it asked to be left alone for a while".to_owned(), Some(left)));
         }
         let request = self.request(call, what)?;
+        if call.method != Method::Get {
+            self.wait_to_write().await;
+        }
         let mut response = request
             .send()
             .await
@@ -206,17 +219,20 @@ impl Api {
             .base
             .join(&call.path)
             .map_err(|e| self.odd(what, format!("no address to ask: {e}")))?;
-        let mut token = HeaderValue::from_str(&Zeroizing::new(format!("token {}", *self.token)))
+        let shown = Zeroizing::new(format!("{} {}", self.manners.authorization, *self.token));
+        let mut token = HeaderValue::from_str(&shown)
             .map_err(|_| self.odd(what, "nothing: the token has characters that none has".to_owned()))?;
         token.set_sensitive(true);
         let request = match call.method {
             Method::Get => self.client.get(target),
             Method::Post => self.client.post(target),
             Method::Patch => self.client.patch(target),
+            Method::Put => self.client.put(target),
         };
-        let request = request
-            .header(AUTHORIZATION, token)
-            .header(ACCEPT, "application/json");
+        let request = (self.manners.headers.iter())
+            .fold(request.header(AUTHORIZATION, token), |request, (name, value)| {
+                request.header(*name, *value)
+            });
         Ok(match &call.body {
             Some(body) => request.json(body),
             None => request,
@@ -228,41 +244,56 @@ impl Api {
         if status.is_success() {
             return Ok(answer);
         }
-        let words = self.cleaned(&read_refusal(&answer.body));
+        let now = self.clock.now();
+        let number = |name: &str| answer.header(name)?.trim().parse::<i64>().ok();
+        let left = self.manners.left.and_then(|(left, until)| {
+            let until = Timestamp::from_second(number(until)?).ok()?;
+            Some((u64::try_from(number(left)?).ok()?, until))
+        });
+        let said = words(&answer.body);
+        let refusal = Refusal {
+            status: status.as_u16(),
+            asked: answer
+                .header(RETRY_AFTER.as_str())
+                .and_then(|text| asked_wait(text, now)),
+            left,
+            words: &said,
+        };
+        let meaning = meaning(self.manners, &refusal, now);
+        let words = self.cleaned(&said);
         let why = if words.is_empty() {
             String::new()
         } else {
             format!(": {words}")
         };
-        let asked = answer
-            .headers
-            .get(RETRY_AFTER)
-            .and_then(|value| value.to_str().ok())
-            .and_then(|text| asked_wait(text, self.clock.now()));
         let at = self.base.to_string();
         let what = what.to_owned();
-        Err(match status {
-            StatusCode::TOO_MANY_REQUESTS => self.silenced(status, asked.unwrap_or(QUIET)),
-            StatusCode::FORBIDDEN | StatusCode::SERVICE_UNAVAILABLE if asked.is_some() => {
-                self.silenced(status, asked.unwrap_or(QUIET))
-            }
-            StatusCode::CONFLICT => ForgeError::There { at, what },
-            StatusCode::NOT_FOUND | StatusCode::GONE => ForgeError::Missing { at, what },
-            StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN | StatusCode::LOCKED => ForgeError::Refused {
+        Err(match meaning {
+            Meaning::Quiet(asked) => self.silenced(status, asked.unwrap_or(QUIET)),
+            Meaning::Later => self.later(format!("it answered {status}{why}"), None),
+            Meaning::There => ForgeError::There { at, what },
+            Meaning::Missing => ForgeError::Missing { at, what },
+            Meaning::Refused => ForgeError::Refused {
                 at,
                 what,
                 status: status.as_u16(),
                 why,
             },
-            _ if status.is_server_error() || status == StatusCode::REQUEST_TIMEOUT => {
-                self.later(format!("it answered {status}{why}"), None)
-            }
-            _ => ForgeError::Odd {
+            Meaning::Odd => ForgeError::Odd {
                 at,
                 what,
                 why: format!("{status}{why}"),
             },
         })
+    }
+
+    /// Returns once the forge takes one more request that writes.
+    async fn wait_to_write(&self) {
+        let mut written_at = self.written_at.lock().await;
+        if let Some(last) = *written_at {
+            tokio::time::sleep_until(last + self.manners.write_gap).await;
+        }
+        *written_at = Some(tokio::time::Instant::now());
     }
 
     /// Until the forge may be asked again; none: now.

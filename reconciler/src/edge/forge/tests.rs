@@ -3,7 +3,7 @@ use super::*;
 // holds: FG-1
 #[test]
 fn the_api_is_found_beside_the_repository() {
-    let at = |url: &str| beside(url, "acme/fleet");
+    let at = |url: &str| beside(&crate::pure::forge::forgejo::MANNERS, url, "acme/fleet");
     assert_eq!(
         at("https://forge.test/acme/fleet.git").as_deref(),
         Some("https://forge.test/api/v1")
@@ -19,4 +19,18 @@ fn the_api_is_found_beside_the_repository() {
     ] {
         assert_eq!(at(none), None, "{none}");
     }
+}
+
+// holds: FG-1
+#[test]
+fn github_has_its_api_on_a_host_of_its_own_and_an_enterprise_below_its_name() {
+    let at = |url: &str| beside(&crate::pure::forge::github::MANNERS, url, "acme/fleet");
+    assert_eq!(
+        at("https://github.com/acme/fleet.git").as_deref(),
+        Some("https://api.github.com")
+    );
+    assert_eq!(
+        at("https://hub.test/acme/fleet").as_deref(),
+        Some("https://hub.test/api/v3")
+    );
 }

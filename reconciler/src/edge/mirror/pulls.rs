@@ -23,30 +23,38 @@ pub enum MergedTree {
 }
 
 impl Mirror {
-    /// Fetches the fleet branch and the heads of these pull requests, in one connection. Gives the branch's tip, none
-    /// where it is gone.
+    /// Fetches the fleet branch and the heads of these pull requests, by their numbers and refs, in one connection. Gives
+    /// the branch's tip, none where it is gone.
     ///
     /// # Errors
     /// [`FetchError`]; what was fetched before is untouched.
-    pub fn fetch_pulls(&mut self, numbers: &[u64]) -> Result<Option<CommitId>, FetchError> {
+    pub fn fetch_pulls(&mut self, heads: &[(u64, String)]) -> Result<Option<CommitId>, FetchError> {
         if let Some(why) = self.guard().damage() {
             self.replace(&why)?;
         }
         let mut names = vec![(self.remote().branch_ref(), HEAD_REF.to_owned())];
         // The head of each is in the base repository, also of one that comes from a fork: nothing is fetched from there.
-        let pull = |number: &u64| {
-            (
-                format!("refs/pull/{number}/head"),
-                format!("refs/meshplan/pull/{number}"),
-            )
-        };
-        names.extend(numbers.iter().map(pull));
+        let pull = |(number, head): &(u64, String)| (head.clone(), format!("refs/meshplan/pull/{number}"));
+        names.extend(heads.iter().map(pull));
         let pairs: Vec<(&str, &str)> = names
             .iter()
             .map(|(theirs, ours)| (theirs.as_str(), ours.as_str()))
             .collect();
         let found = remote::bring(&self.repo, &self.remote, &pairs)?;
         Ok(found.first().copied().flatten().map(commit_id))
+    }
+
+    /// Where a head left the branch that was at `base`; none where the two have nothing in common.
+    ///
+    /// # Errors
+    /// [`MirrorError::NoCommit`], [`MirrorError::Damaged`].
+    pub fn fork_point(&self, base: &CommitId, head: &CommitId) -> Result<Option<CommitId>, MirrorError> {
+        let (base, head) = (self.find(base)?, self.find(head)?);
+        match self.repo.merge_base(base, head) {
+            Ok(point) => Ok(Some(commit_id(point))),
+            Err(error) if error.code() == git2::ErrorCode::NotFound => Ok(None),
+            Err(error) => Err(self.damaged(&error)),
+        }
     }
 
     /// Whether the branch changed between two commits in just what a pull request changes: the same files from and to the

@@ -1,6 +1,6 @@
 use super::*;
-use std::sync::Mutex;
 
+use jiff::SignedDuration;
 use proptest::prelude::*;
 use tempfile::TempDir;
 
@@ -11,6 +11,8 @@ struct Double {
     /// Rows with these keys do not work.
     broken: Mutex<Vec<String>>,
     retry_after: Option<Duration>,
+    /// Until when it is too early for all.
+    early: Mutex<Option<Timestamp>>,
 }
 
 impl Double {
@@ -19,14 +21,18 @@ impl Double {
         Arc::new(move |rows: Vec<OutboxRow>| {
             let keys = rows.iter().map(|r| r.key.clone()).collect();
             double.calls.lock().unwrap().push(keys);
-            let broken = double.broken.lock().unwrap();
+            let (broken, early) = (double.broken.lock().unwrap(), double.early.lock().unwrap());
+            let (rows, early): (Vec<_>, BTreeMap<_, _>) = match *early {
+                Some(until) => (Vec::new(), rows.into_iter().map(|r| (r.id, until)).collect()),
+                None => (rows, BTreeMap::new()),
+            };
             let (open, done): (Vec<_>, Vec<_>) = rows.into_iter().partition(|r| broken.contains(&r.key));
             let trouble = (!open.is_empty()).then(|| Trouble {
                 why: "the forge is down".to_owned(),
                 retry_after: double.retry_after,
             });
             let done = done.into_iter().map(|r| r.id).collect();
-            Box::pin(async move { Carried { done, trouble } })
+            Box::pin(async move { Carried { done, early, trouble } })
         })
     }
 
@@ -60,6 +66,60 @@ async fn all_rows_of_a_kind_that_are_due_are_one_call_and_done_ones_never_come_a
     assert_eq!(outbox.run_due().await.unwrap(), None);
     assert_eq!(outbox.run_due().await.unwrap(), None);
     assert_eq!(double.calls(), [["1", "2", "3"]]);
+    assert!(store.outbox_open().await.unwrap().is_empty());
+}
+
+// holds: DL-10
+#[tokio::test]
+async fn a_kind_that_rests_is_one_batch_when_it_has_rested() {
+    let (_folder, store, waker) = world().await;
+    let double = Arc::new(Double::default());
+    let rest = Duration::from_millis(300);
+    let outbox = outbox(&store, &waker, &double).resting("notes", rest);
+    store.queue_outward("notes", "1", "c").await.unwrap();
+    let began = Clock::default().now();
+    assert_eq!(outbox.run_due().await.unwrap(), None);
+    for key in ["2", "3"] {
+        store.queue_outward("notes", key, "c").await.unwrap();
+        let next = outbox.run_due().await.unwrap().expect("it rests");
+        assert!(next.duration_since(began) >= SignedDuration::from_millis(300));
+    }
+    assert_eq!(double.calls(), [["1"]]);
+    let deadline = std::time::Instant::now() + Duration::from_secs(10);
+    while outbox.run_due().await.unwrap().is_some() {
+        assert!(std::time::Instant::now() < deadline, "it rests for ever");
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(double.calls(), [vec!["1"], vec!["2", "3"]]);
+}
+
+// holds: DL-11
+#[tokio::test]
+async fn what_comes_too_early_waits_without_a_trouble_and_takes_the_newer_body() {
+    let (_folder, store, waker) = world().await;
+    let double = Arc::new(Double::default());
+    let until = Clock::default()
+        .now()
+        .checked_add(SignedDuration::from_millis(300))
+        .unwrap();
+    *double.early.lock().unwrap() = Some(until);
+    let outbox = outbox(&store, &waker, &double);
+    store.queue_outward("notes", "1", "first").await.unwrap();
+    let next = outbox.run_due().await.unwrap().expect("it is due later");
+    assert!(next.duration_since(until).abs() < SignedDuration::from_millis(1));
+    store.queue_outward("notes", "1", "second").await.unwrap();
+    let open = store.outbox_open().await.unwrap();
+    assert_eq!(open.len(), 1);
+    assert_eq!(
+        (open[0].body.as_str(), open[0].attempts, open[0].error.as_deref()),
+        ("second", 0, None)
+    );
+    *double.early.lock().unwrap() = None;
+    let deadline = std::time::Instant::now() + Duration::from_secs(10);
+    while outbox.run_due().await.unwrap().is_some() {
+        assert!(std::time::Instant::now() < deadline, "it waits for ever");
+        tokio::task::yield_now().await;
+    }
     assert!(store.outbox_open().await.unwrap().is_empty());
 }
 

@@ -123,6 +123,20 @@ impl Store {
         tx.commit().await
     }
 
+    /// These rows were not tried: they are due at `until`.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub async fn outbox_rests(&self, rows: &[OutboxRow], until: Timestamp) -> Result<(), StoreError> {
+        const SQL: &str = "UPDATE outbox SET due_at = $2 WHERE id = $1 AND done_at IS NULL";
+        let mut tx = self.db().begin_write().await?;
+        for row in rows {
+            tx.run(SQL, args![row.id.as_str(), until.as_microsecond()])
+                .await?;
+        }
+        tx.commit().await
+    }
+
     /// These rows did not work; each is due again at the time beside it. Said twice of one attempt it counts once.
     ///
     /// # Errors

@@ -3,19 +3,60 @@
 //! Invariants: every list that the forge pages is read page by page to its end; what a pull request's merge made is
 //! believed only where it says that it is merged (B06); nobody's word of a permission is taken but the forge's.
 
+use std::time::Duration;
+
 use jiff::Timestamp;
 use meshplan_schemas::ident::CommitId;
 use serde::Deserialize;
-use serde::de::DeserializeOwned;
 use serde_json::json;
 
-use super::{Call, Comment, CommitStatus, Merged, Method, NewPull, Pull, Review, Says, Unreadable, User};
+use super::answer::{Unreadable, read};
+use super::dialect::{Dialect, ReadChecks, owner_and_name};
+use super::request::{Call, Manners, Method, Page, encoded};
+use super::{Comment, CommitStatus, Merged, NewPull, Pull, Review, Says, User};
 use crate::pure::snapshot::{Checked, Verdict};
+use crate::pure::trigger::hook::{self, Form, Hook, Signed};
 
 /// The most of a list that one page has.
-pub const PAGE: u32 = 50;
-/// The most pages of a list that are read.
-pub const PAGES: u32 = 200;
+const PAGE: u32 = 50;
+
+/// How Forgejo wants to be asked. It has no limits of its own; a proxy before it may.
+pub const MANNERS: Manners = Manners {
+    authorization: "token",
+    headers: &[("accept", "application/json")],
+    left: None,
+    too_fast: &[],
+    there: &[(409, "")],
+    write_gap: Duration::ZERO,
+    edit_gap_secs: 2,
+    push_gap: Duration::ZERO,
+    api: ("api/v1", &[]),
+};
+
+/// Its webhooks. Bare hexadecimal HMAC-SHA256, but for the last header, which puts `sha256=` before it; a form is signed over
+/// the JSON in it. The exact name of an event goes before the collapsed one: one word means two things there.
+pub const HOOK: Hook = Hook {
+    names: &["forgejo", "gitea"],
+    signed: Signed::Hmac {
+        headers: &["x-forgejo-signature", "x-gitea-signature", "x-hub-signature-256"],
+        form: Form::Either,
+    },
+    deliveries: &[
+        "x-forgejo-delivery",
+        "x-gitea-delivery",
+        "x-gogs-delivery",
+        "x-github-delivery",
+    ],
+    events: &[
+        "x-forgejo-event-type",
+        "x-gitea-event-type",
+        "x-forgejo-event",
+        "x-gitea-event",
+        "x-gogs-event",
+        "x-github-event",
+    ],
+    event: hook::of_hub,
+};
 
 /// A repository, as paths name it: owner and name, encoded.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -25,159 +66,123 @@ impl Repo {
     /// The repository `owner/name`; none for what is not two words.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
-        let (owner, name) = text.split_once('/')?;
-        if owner.is_empty() || name.is_empty() || name.contains('/') {
-            return None;
-        }
-        Some(Self(format!("repos/{}/{}", encoded(owner), encoded(name))))
+        owner_and_name(text).map(Self)
     }
 
     fn path(&self, rest: &str) -> String {
         format!("{}/{rest}", self.0)
     }
+}
 
-    /// A page of the open pull requests, the first is 1.
-    #[must_use]
-    pub fn open_pulls(&self, page: u32) -> Call {
-        Call::get(self.path(&format!("pulls?state=open&sort=oldest&page={page}&limit={PAGE}")))
+impl Dialect for Repo {
+    fn manners(&self) -> &'static Manners {
+        &MANNERS
     }
 
-    /// One pull request.
-    #[must_use]
-    pub fn pull(&self, number: u64) -> Call {
+    fn read_me(&self, body: &[u8]) -> Result<User, Unreadable> {
+        read_me(body)
+    }
+
+    fn open_pulls(&self) -> Call {
+        Call::get(self.path(&format!("pulls?state=open&sort=oldest&page=1&limit={PAGE}")))
+    }
+
+    fn read_pulls(&self, body: &[u8]) -> Result<Page<Pull>, Unreadable> {
+        read_pulls(body)
+    }
+
+    fn pull(&self, number: u64) -> Call {
         Call::get(self.path(&format!("pulls/{number}")))
     }
 
-    /// The pull request whose merge made a commit.
-    #[must_use]
-    pub fn pull_of_commit(&self, commit: &CommitId) -> Call {
+    fn read_pull(&self, body: &[u8]) -> Result<Pull, Unreadable> {
+        read_pull(body)
+    }
+
+    fn pulls_of_commit(&self, commit: &CommitId) -> Call {
         Call::get(self.path(&format!("commits/{commit}/pull")))
     }
 
-    /// All comments of a pull request: this list has no pages.
-    #[must_use]
-    pub fn comments(&self, number: u64) -> Call {
+    fn read_pulls_of_commit(&self, body: &[u8]) -> Result<Vec<Pull>, Unreadable> {
+        Ok(vec![read_pull(body)?])
+    }
+
+    /// This list has no pages.
+    fn comments(&self, number: u64) -> Call {
         Call::get(self.path(&format!("issues/{number}/comments")))
     }
 
-    /// Writes a comment.
-    #[must_use]
-    pub fn comment(&self, number: u64, body: &str) -> Call {
-        Call {
-            method: Method::Post,
-            path: self.path(&format!("issues/{number}/comments")),
-            body: Some(json!({ "body": body })),
-        }
+    fn read_comments(&self, body: &[u8]) -> Result<Page<Comment>, Unreadable> {
+        read_comments(body)
     }
 
-    /// Changes a comment.
-    #[must_use]
-    pub fn edit_comment(&self, id: u64, body: &str) -> Call {
-        Call {
-            method: Method::Patch,
-            path: self.path(&format!("issues/comments/{id}")),
-            body: Some(json!({ "body": body })),
-        }
+    fn comment(&self, number: u64, body: &str) -> Call {
+        let path = self.path(&format!("issues/{number}/comments"));
+        Call::send(Method::Post, path, json!({ "body": body }))
     }
 
-    /// Sets a status.
-    #[must_use]
-    pub fn set_status(&self, status: &CommitStatus) -> Call {
-        Call {
-            method: Method::Post,
-            path: self.path(&format!("statuses/{}", status.commit)),
-            body: Some(json!({
-                "state": status.state,
-                "context": status.context,
-                "description": status.description,
-            })),
-        }
+    fn edit_comment(&self, _number: u64, id: u64, body: &str) -> Call {
+        let path = self.path(&format!("issues/comments/{id}"));
+        Call::send(Method::Patch, path, json!({ "body": body }))
     }
 
-    /// Opens a pull request; one that stands open already is a conflict.
-    #[must_use]
-    pub fn open_pull(&self, new: &NewPull) -> Call {
-        Call {
-            method: Method::Post,
-            path: self.path("pulls"),
-            body: Some(json!({ "title": new.title, "body": new.body, "head": new.from, "base": new.into })),
-        }
+    fn read_comment(&self, body: &[u8]) -> Result<Comment, Unreadable> {
+        Ok(read::<CommentBody>("a comment", body)?.comment())
     }
 
-    /// A page of the reviews of a pull request.
-    #[must_use]
-    pub fn reviews(&self, number: u64, page: u32) -> Call {
-        Call::get(self.path(&format!("pulls/{number}/reviews?page={page}&limit={PAGE}")))
+    fn set_status(&self, status: &CommitStatus) -> Call {
+        let path = self.path(&format!("statuses/{}", status.commit));
+        Call::send(Method::Post, path, status_body(status))
     }
 
-    /// A page of a commit's statuses, the newest of each context.
-    #[must_use]
-    pub fn statuses(&self, commit: &CommitId, page: u32) -> Call {
-        Call::get(self.path(&format!("commits/{commit}/status?page={page}&limit={PAGE}")))
+    fn open_pull(&self, new: &NewPull) -> Call {
+        Call::send(Method::Post, self.path("pulls"), pull_body(new))
     }
 
-    /// What a user may do here. Asked of others by an administrator of the repository only.
-    #[must_use]
-    pub fn permission(&self, login: &str) -> Call {
-        Call::get(self.path(&format!("collaborators/{}/permission", encoded(login))))
+    fn reviews(&self, number: u64) -> Call {
+        Call::get(self.path(&format!("pulls/{number}/reviews?page=1&limit={PAGE}")))
+    }
+
+    fn read_reviews(&self, body: &[u8]) -> Result<Page<Review>, Unreadable> {
+        read_reviews(body)
+    }
+
+    /// The newest status of each context.
+    fn checks(&self, commit: &CommitId) -> Vec<(Call, ReadChecks)> {
+        let path = self.path(&format!("commits/{commit}/status?page=1&limit={PAGE}"));
+        vec![(Call::get(path), read_statuses)]
+    }
+
+    /// Asked of others by an administrator of the repository only.
+    fn permission(&self, user: &User) -> Call {
+        Call::get(self.path(&format!("collaborators/{}/permission", encoded(&user.login))))
+    }
+
+    fn read_may_write(&self, user: &User, body: &[u8]) -> Result<bool, Unreadable> {
+        read_may_write(user, body)
     }
 }
 
-/// Who the token is.
-#[must_use]
-pub fn me() -> Call {
-    Call::get("user".to_owned())
+/// A status, as Forgejo and GitHub take it.
+pub(super) fn status_body(status: &CommitStatus) -> serde_json::Value {
+    json!({ "state": status.state, "context": status.context, "description": status.description })
 }
 
-/// Whether a list goes on after a page: by its `Link` header, else by how many there are in all and on the page.
-#[must_use]
-pub fn goes_on(link: Option<&str>, total: Option<&str>, read: usize, page: usize) -> bool {
-    if page == 0 {
-        return false;
-    }
-    if let Some(link) = link {
-        return link.split(',').any(|part| {
-            let mut words = part.split(';').skip(1).map(str::trim);
-            words.any(|word| word == "rel=\"next\"")
-        });
-    }
-    match total.and_then(|total| total.trim().parse::<usize>().ok()) {
-        Some(total) => read < total,
-        None => page >= PAGE as usize,
-    }
+/// A pull request, as Forgejo and GitHub take it.
+pub(super) fn pull_body(new: &NewPull) -> serde_json::Value {
+    json!({ "title": new.title, "body": new.body, "head": new.from, "base": new.into })
 }
 
-fn encoded(segment: &str) -> String {
-    let mut out = String::with_capacity(segment.len());
-    for byte in segment.bytes() {
-        match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => out.push(char::from(byte)),
-            other => out.push_str(&format!("%{other:02X}")),
-        }
-    }
-    // A segment of dots alone would be read as a way through folders.
-    if !out.is_empty() && out.bytes().all(|b| b == b'.') {
-        return out.replace('.', "%2E");
-    }
-    out
-}
-
-fn read<T: DeserializeOwned>(what: &'static str, body: &[u8]) -> Result<T, Unreadable> {
-    serde_json::from_slice(body).map_err(|e| Unreadable {
-        what,
-        why: e.to_string(),
-    })
-}
-
+/// A user, as Forgejo and GitHub tell of one.
 #[derive(Deserialize)]
-struct UserBody {
+pub(super) struct UserBody {
     id: i64,
     login: String,
 }
 
 impl UserBody {
     /// Users that are gone, and those that never were (actions, ghosts), have no number of their own.
-    fn user(self) -> Option<User> {
+    pub(super) fn user(self) -> Option<User> {
         let id = u64::try_from(self.id).ok().filter(|id| *id > 0)?;
         Some(User {
             id,
@@ -224,15 +229,12 @@ impl PullBody {
             }),
             _ => None,
         };
-        let ghost = || User {
-            id: 0,
-            login: String::new(),
-        };
         Ok(Pull {
             number: self.number,
             author: self.user.and_then(UserBody::user).unwrap_or_else(ghost),
             head: commit(&self.head.sha)?,
             fork_point: self.merge_base.and_then(|id| id.parse().ok()),
+            base: None,
             into: self.base.name,
             open: self.state == "open",
             merged,
@@ -241,72 +243,62 @@ impl PullBody {
     }
 }
 
-/// Reads one pull request.
-///
-/// # Errors
-/// [`Unreadable`].
-pub fn read_pull(body: &[u8]) -> Result<Pull, Unreadable> {
+/// Whoever is gone.
+pub(super) fn ghost() -> User {
+    User {
+        id: 0,
+        login: String::new(),
+    }
+}
+
+fn read_pull(body: &[u8]) -> Result<Pull, Unreadable> {
     read::<PullBody>("a pull request", body)?.pull()
 }
 
-/// Reads a page of pull requests. One that cannot be read is left out: it hides no other.
-///
-/// # Errors
-/// [`Unreadable`]: no list.
-pub fn read_pulls(body: &[u8]) -> Result<(usize, Vec<Pull>), Unreadable> {
+fn read_pulls(body: &[u8]) -> Result<Page<Pull>, Unreadable> {
     let all: Vec<serde_json::Value> = read("pull requests", body)?;
     let pulls = all
         .iter()
-        .filter_map(|one| PullBody::deserialize(one).ok()?.pull().ok())
-        .collect();
-    Ok((all.len(), pulls))
+        .filter_map(|one| PullBody::deserialize(one).ok()?.pull().ok());
+    Ok(Page {
+        count: all.len(),
+        total: None,
+        items: pulls.collect(),
+    })
 }
 
+/// A comment, as Forgejo and GitHub tell of one.
 #[derive(Deserialize)]
-struct CommentBody {
+pub(super) struct CommentBody {
     id: u64,
     user: Option<UserBody>,
-    body: String,
+    body: Option<String>,
     created_at: Timestamp,
     updated_at: Timestamp,
 }
 
 impl CommentBody {
-    fn comment(self) -> Comment {
+    pub(super) fn comment(self) -> Comment {
         Comment {
             id: self.id,
             author: self.user.and_then(UserBody::user),
-            body: self.body,
+            body: self.body.unwrap_or_default(),
             created_at: self.created_at,
             updated_at: self.updated_at,
         }
     }
 }
 
-/// Reads all comments of a pull request, oldest first.
-///
-/// # Errors
-/// [`Unreadable`].
-pub fn read_comments(body: &[u8]) -> Result<Vec<Comment>, Unreadable> {
+/// Reads a page of comments, oldest first.
+pub(super) fn read_comments(body: &[u8]) -> Result<Page<Comment>, Unreadable> {
     let all: Vec<CommentBody> = read("comments", body)?;
     let mut comments: Vec<Comment> = all.into_iter().map(CommentBody::comment).collect();
     comments.sort_by_key(|comment| comment.id);
-    Ok(comments)
-}
-
-/// Reads a comment that was just written.
-///
-/// # Errors
-/// [`Unreadable`].
-pub fn read_comment(body: &[u8]) -> Result<Comment, Unreadable> {
-    Ok(read::<CommentBody>("a comment", body)?.comment())
+    Ok(Page::of(comments))
 }
 
 /// Reads who the token is.
-///
-/// # Errors
-/// [`Unreadable`].
-pub fn read_me(body: &[u8]) -> Result<User, Unreadable> {
+pub(super) fn read_me(body: &[u8]) -> Result<User, Unreadable> {
     read::<UserBody>("our own user", body)?
         .user()
         .ok_or_else(|| Unreadable {
@@ -346,13 +338,9 @@ impl ReviewBody {
     }
 }
 
-/// Reads a page of reviews, oldest first; how many there are on it.
-///
-/// # Errors
-/// [`Unreadable`].
-pub fn read_reviews(body: &[u8]) -> Result<(usize, Vec<Review>), Unreadable> {
+fn read_reviews(body: &[u8]) -> Result<Page<Review>, Unreadable> {
     let all: Vec<ReviewBody> = read("reviews", body)?;
-    Ok((all.len(), all.into_iter().map(ReviewBody::review).collect()))
+    Ok(Page::of(all.into_iter().map(ReviewBody::review).collect()))
 }
 
 #[derive(Deserialize)]
@@ -369,11 +357,7 @@ struct StatusBody {
     context: String,
 }
 
-/// Reads a page of a commit's statuses: how many there are in all, and what each context says.
-///
-/// # Errors
-/// [`Unreadable`].
-pub fn read_statuses(body: &[u8]) -> Result<(usize, Vec<Checked>), Unreadable> {
+fn read_statuses(body: &[u8]) -> Result<Page<Checked>, Unreadable> {
     let body: CombinedBody = read("statuses", body)?;
     let verdict = |said: &str| match said {
         "success" | "skipped" => Verdict::Passed,
@@ -385,7 +369,10 @@ pub fn read_statuses(body: &[u8]) -> Result<(usize, Vec<Checked>), Unreadable> {
         verdict: verdict(&status.status),
         name: status.context,
     });
-    Ok((body.total_count, checked.collect()))
+    Ok(Page {
+        total: Some(body.total_count),
+        ..Page::of(checked.collect())
+    })
 }
 
 #[derive(Deserialize)]
@@ -394,28 +381,14 @@ struct PermissionBody {
     user: Option<UserBody>,
 }
 
-/// Whether just this user, by number, may write: whoever took over the login of another is not he (B57).
-///
-/// # Errors
-/// [`Unreadable`].
-pub fn read_may_write(user: &User, body: &[u8]) -> Result<bool, Unreadable> {
+/// Whether just this user, by number, may write, as Forgejo and GitHub tell it.
+pub(super) fn read_may_write(user: &User, body: &[u8]) -> Result<bool, Unreadable> {
     let body: PermissionBody = read("a permission", body)?;
     let same = body
         .user
         .and_then(UserBody::user)
         .is_some_and(|of| of.id == user.id);
     Ok(same && matches!(body.permission.as_str(), "write" | "admin" | "owner"))
-}
-
-/// What the forge says where it refuses: its `message`, at most so much of it as is worth a line.
-#[must_use]
-pub fn read_refusal(body: &[u8]) -> String {
-    #[derive(Deserialize)]
-    struct Refusal {
-        message: String,
-    }
-    serde_json::from_slice::<Refusal>(body)
-        .map_or_else(|_| String::new(), |said| super::cut(&said.message, 200))
 }
 
 #[cfg(test)]

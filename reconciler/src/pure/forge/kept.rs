@@ -17,6 +17,9 @@ pub struct Kept {
     /// Where it left the branch, as the forge says.
     #[serde(default)]
     pub fork_point: Option<CommitId>,
+    /// The commit of the branch from which reviewers see it, as the forge says.
+    #[serde(default)]
+    pub base: Option<CommitId>,
     /// The branch that it would be merged into.
     pub into: String,
     /// Whether it is open.
@@ -62,6 +65,12 @@ impl Kept {
     /// A pull request that was never seen, or what is new of one that was.
     #[must_use]
     pub fn of(pull: Pull, former: Option<Self>) -> Self {
+        // A list says less than a pull request of its own: what is known of the same head stays known.
+        let same = former.as_ref().filter(|kept| kept.head == pull.head);
+        let (fork_point, base) = (
+            same.and_then(|kept| kept.fork_point.clone()),
+            same.and_then(|kept| kept.base.clone()),
+        );
         let (previewed, read_to, words) = former.map_or((None, 0, Vec::new()), |kept| {
             (kept.previewed, kept.read_to, kept.words)
         });
@@ -69,7 +78,8 @@ impl Kept {
             number: pull.number,
             author: pull.author,
             head: pull.head,
-            fork_point: pull.fork_point,
+            fork_point: pull.fork_point.or(fork_point),
+            base: pull.base.or(base),
             into: pull.into,
             open: pull.open,
             merged: pull.merged,

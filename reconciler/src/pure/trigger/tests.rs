@@ -5,6 +5,10 @@ const SECRET: &[u8] = b"s3cr3t";
 const A: &str = "a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0";
 const B: &str = "b0b0b0b0b0b0b0b0b0b0b0b0b0b0b0b0b0b0b0b0";
 
+fn read(kind: ForgeKind, secret: &[u8], headers: &Headers, body: &[u8]) -> Result<Trigger, Refusal> {
+    super::read(kind, secret, headers, body, Timestamp::UNIX_EPOCH)
+}
+
 fn mac(message: &[u8]) -> String {
     let mac = Hmac::<Sha256>::new_from_slice(SECRET).unwrap();
     data_encoding::HEXLOWER.encode(&mac.chain_update(message).finalize().into_bytes())
@@ -349,4 +353,93 @@ fn what_happens_to_a_pull_request_is_told_apart_from_what_is_said_on_it() {
     ));
     assert!(concerns(&pull(true).unwrap(), "acme/fleet", "main"));
     assert!(!concerns(&pull(true).unwrap(), "acme/fleet2", "main"));
+}
+
+fn of_github(event: &str, body: &[u8], content_type: &str, tag: &str) -> Result<Event, Refusal> {
+    let headers: Headers = [
+        ("content-type", content_type),
+        ("x-github-event", event),
+        ("x-github-delivery", "g-1"),
+        ("x-hub-signature-256", tag),
+    ]
+    .into_iter()
+    .collect();
+    let trigger = read(ForgeKind::Github, SECRET, &headers, body)?;
+    assert_eq!(trigger.delivery_id, "g-1");
+    Ok(trigger.event)
+}
+
+// holds: FG-2, B01 (the vector of the forges page)
+#[test]
+fn github_signs_the_bytes_also_of_a_form() {
+    let vector = Hmac::<Sha256>::new_from_slice(b"It's a Secret to Everybody").unwrap();
+    assert_eq!(
+        data_encoding::HEXLOWER.encode(&vector.chain_update(b"Hello, World!").finalize().into_bytes()),
+        "757107ea0eb2509fc211221cce984b8a37570b6d7586c22c46f4379c8b043e17"
+    );
+    let json = push_json("refs/heads/main", B);
+    let of_form = form(json.as_bytes());
+    let hub = |message: &[u8]| format!("sha256={}", mac(message));
+    let urlencoded = "application/x-www-form-urlencoded";
+    assert_eq!(
+        of_github("push", json.as_bytes(), "application/json", &hub(json.as_bytes())),
+        Ok(moved())
+    );
+    assert_eq!(
+        of_github("push", &of_form, urlencoded, &hub(&of_form)),
+        Ok(moved())
+    );
+    assert_eq!(
+        of_github("push", &of_form, urlencoded, &hub(json.as_bytes())),
+        Err(Refusal::Unauthorized),
+        "that is how Gitea signs"
+    );
+    for none in ["", "sha256=", "sha1=00"] {
+        let refused = of_github("push", json.as_bytes(), "application/json", none);
+        assert_eq!(refused, Err(Refusal::Unauthorized), "{none}");
+    }
+}
+
+// holds: FG-2
+#[test]
+fn another_forges_signature_opens_nothing_at_github() {
+    let json = push_json("refs/heads/main", B);
+    let headers = headers("application/json", &mac(json.as_bytes()));
+    let refused = read(ForgeKind::Github, SECRET, &headers, json.as_bytes());
+    assert_eq!(refused, Err(Refusal::Unauthorized));
+}
+
+// holds: FG-2, FG-1
+#[test]
+fn a_review_at_github_has_its_number_inside_the_pull_request() {
+    let of =
+        r#""repository":{"id":12,"full_name":"acme/fleet"},"sender":{"login":"ravi","id":42,"type":"User"}"#;
+    let event = |name: &str, body: &str| {
+        let tag = format!("sha256={}", mac(body.as_bytes()));
+        of_github(name, body.as_bytes(), "application/json", &tag)
+    };
+    let pull = |spoken: bool| {
+        Ok(Event::PullRequest {
+            repo: "acme/fleet".to_owned(),
+            number: 7,
+            spoken,
+            sender: "ravi".to_owned(),
+        })
+    };
+    let review = format!(
+        r#"{{"action":"submitted","review":{{"state":"approved"}},"pull_request":{{"number":7}},{of}}}"#
+    );
+    assert_eq!(event("pull_request_review", &review), pull(false));
+    let changed = format!(r#"{{"action":"synchronize","number":7,"pull_request":{{"number":7}},{of}}}"#);
+    assert_eq!(event("pull_request", &changed), pull(false));
+    let on_pull =
+        format!(r#"{{"action":"created","issue":{{"number":7,"pull_request":{{"url":"x"}}}},{of}}}"#);
+    assert_eq!(event("issue_comment", &on_pull), pull(true));
+    let on_issue = format!(r#"{{"action":"created","issue":{{"number":7}},{of}}}"#);
+    assert_eq!(event("issue_comment", &on_issue), Ok(Event::Other));
+    let ping = r#"{"zen":"Keep it small.","hook_id":88,"hook":{"type":"Repository"}}"#;
+    assert_eq!(event("ping", ping), Ok(Event::Ping));
+    for other in ["status", "check_run", "installation", "delete"] {
+        assert_eq!(event(other, "{}"), Ok(Event::Other));
+    }
 }

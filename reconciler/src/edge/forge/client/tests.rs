@@ -2,6 +2,7 @@ use super::*;
 
 fn api() -> Api {
     Api::new(
+        &crate::pure::forge::forgejo::MANNERS,
         "http://127.0.0.1:1/api/v1",
         Zeroizing::new("t0k&n".to_owned()),
         Clock::default(),
@@ -82,7 +83,55 @@ fn an_address_is_plain_http() {
         "-u",
         "https://f.test/?a=b",
     ] {
-        let error = Api::new(no, Zeroizing::new("t".to_owned()), Clock::default()).unwrap_err();
+        let error = Api::new(
+            &crate::pure::forge::github::MANNERS,
+            no,
+            Zeroizing::new("t".to_owned()),
+            Clock::default(),
+        )
+        .unwrap_err();
         assert!(!error.to_string().contains("pass"), "{error}");
     }
+}
+
+// holds: FG-4
+#[test]
+fn what_is_left_is_told_by_the_headers_that_the_forge_names() {
+    let api = Api::new(
+        &crate::pure::forge::github::MANNERS,
+        "http://127.0.0.1:1/",
+        Zeroizing::new("t0k".to_owned()),
+        Clock::default(),
+    )
+    .unwrap();
+    let soon = (Clock::default().now().as_second() + 300).to_string();
+    let left = |left| {
+        [
+            ("x-ratelimit-remaining", left),
+            ("x-ratelimit-reset", soon.as_str()),
+        ]
+    };
+    let refused = api.judged(answer(403, &left("12"), ""), "a test");
+    assert!(matches!(refused, Err(ForgeError::Refused { .. })));
+    assert!(api.quiet().is_none());
+    let spent = api.judged(answer(403, &left("0"), ""), "a test");
+    assert!(matches!(spent, Err(ForgeError::Later { .. })));
+    assert!(api.quiet().is_some_and(|left| left > Duration::from_secs(290)));
+}
+
+// holds: FG-4
+#[tokio::test]
+async fn requests_that_write_keep_their_distance() {
+    let api = Api::new(
+        &crate::pure::forge::github::MANNERS,
+        "http://127.0.0.1:1/",
+        Zeroizing::new("t0k".to_owned()),
+        Clock::default(),
+    )
+    .unwrap();
+    let began = tokio::time::Instant::now();
+    for _ in 0..2 {
+        api.wait_to_write().await;
+    }
+    assert!(began.elapsed() >= Duration::from_secs(1));
 }

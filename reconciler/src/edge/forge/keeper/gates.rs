@@ -50,15 +50,7 @@ impl Keeper {
         let Some(of) = gates::checked_commit(delivery, kept, self.clock.now()) else {
             return Ok(());
         };
-        let checks = match self.forge.checks(of).await {
-            Ok(checks) => checks,
-            Err(ForgeError::Missing { .. }) => Vec::new(),
-            Err(error) => return Err(error.into()),
-        };
-        let named = checks
-            .into_iter()
-            .filter(|check| delivery.checks.contains(&check.name));
-        let named: Vec<_> = named.collect();
+        let named = self.forge.checks(of, &delivery.checks).await?;
         if self.store.put_checks(&delivery.commit, &named).await? {
             self.pass.wake();
         }
@@ -100,16 +92,22 @@ impl Keeper {
         let Some(since) = self.accepted_before(delivery).await? else {
             return Ok(false);
         };
-        let Some(fork_point) = kept.fork_point.clone() else {
-            return Ok(false);
-        };
-        let (number, commit, head) = (kept.number, delivery.commit.clone(), kept.head.clone());
+        let (fork_point, base) = (kept.fork_point.clone(), kept.base.clone());
+        let heads = vec![(kept.number, self.forge.head_ref(kept.number))];
+        let (commit, head) = (delivery.commit.clone(), kept.head.clone());
         let just = self
             .blocking(move |mirror, _| {
                 let mut mirror = mirror.lock().unwrap_or_else(PoisonError::into_inner);
-                mirror
-                    .fetch_pulls(&[number])
-                    .map(|_| mirror.brings_just((&since, &commit), (&fork_point, &head)))
+                mirror.fetch_pulls(&heads).map(|_| {
+                    let fork_point = match (fork_point, base) {
+                        (None, Some(base)) => mirror.fork_point(&base, &head)?,
+                        (told, _) => told,
+                    };
+                    let Some(fork_point) = fork_point else {
+                        return Ok(false);
+                    };
+                    mirror.brings_just((&since, &commit), (&fork_point, &head))
+                })
             })
             .await??;
         match just {

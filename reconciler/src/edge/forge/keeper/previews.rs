@@ -47,9 +47,10 @@ impl Keeper {
         if due.is_empty() {
             return Ok(());
         }
-        let numbers: Vec<u64> = due.iter().map(|kept| kept.number).collect();
+        let numbers = due.iter().map(|kept| kept.number);
+        let heads: Vec<(u64, String)> = numbers.map(|n| (n, self.forge.head_ref(n))).collect();
         let Some(tip) = self
-            .blocking(move |mirror, _| locked(mirror).fetch_pulls(&numbers))
+            .blocking(move |mirror, _| locked(mirror).fetch_pulls(&heads))
             .await??
         else {
             // The branch is gone: the fleet stands still, and there is nothing to merge into.

@@ -8,11 +8,11 @@ use anyhow::{Context, Result, bail, ensure};
 use axum::body::{Body, to_bytes};
 use axum::extract::{Request, State};
 use axum::http::header::{AUTHORIZATION, WWW_AUTHENTICATE};
-use axum::http::{HeaderValue, StatusCode};
+use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
-use super::{PASSWORD, Shared, State as Forge, Token, Way, hooks, now};
+use super::{Brand, Done, Happening, PASSWORD, Shared, State as Forge, Token, Way, now, post};
 use crate::program::{Said, clean};
 
 /// git in a repository.
@@ -129,24 +129,17 @@ pub(super) async fn gate(State(shared): State<Arc<Shared>>, request: Request, ne
         if state.down {
             return StatusCode::BAD_GATEWAY.into_response();
         }
-        let given = request
-            .headers()
-            .get(AUTHORIZATION)
-            .and_then(|value| value.to_str().ok());
-        let Ok(token) = who(&state, given) else {
-            let realm = HeaderValue::from_static("Basic realm=\"Gitea\"");
+        let Ok(token) = who(&state, request.headers()) else {
+            let realm = HeaderValue::from_static("Basic realm=\"Forge\"");
             return (StatusCode::UNAUTHORIZED, [(WWW_AUTHENTICATE, realm)]).into_response();
         };
-        let permission = state
-            .people
-            .get(&token.login)
-            .map_or("none", |p| p.permission.as_str());
-        let scoped = token.scopes.contains("write:repository");
+        let scopes = state.brand.of_git(pushes);
+        let scoped = scopes.iter().any(|scope| token.scopes.contains(*scope));
         let may = match pushes {
-            true => scoped && matches!(permission, "write" | "admin"),
-            false => (scoped || token.scopes.contains("read:repository")) && permission != "none",
+            true => state.writes(&token.login),
+            false => state.permission(&token.login) != "none",
         };
-        if !may {
+        if !scoped || !may {
             return StatusCode::FORBIDDEN.into_response();
         }
         (token.login, refs(&state.repository()).unwrap_or_default())
@@ -177,33 +170,21 @@ pub(super) fn pushed(shared: &Arc<Shared>, before: &BTreeMap<String, String>, lo
             continue;
         };
         let zeros = "0".repeat(40);
+        let by = login;
         match (old, new) {
             (old, Some(new)) if old != Some(new) => {
-                hooks::push(shared, &mut state, name, old.unwrap_or(&zeros), new, login);
-                let moved = state.pulls.values_mut();
-                let moved = moved.filter(|p| p.open && p.fork.is_none() && p.from == branch);
-                let moved: Vec<u64> = moved
-                    .map(|pull| {
-                        pull.head.clone_from(new);
-                        if let Ok(point) = fork_point(&repository, new) {
-                            pull.fork_point = point;
-                        }
-                        pull.number
-                    })
-                    .collect();
-                for number in moved {
-                    set(&repository, &format!("refs/pull/{number}/head"), new)?;
-                    hooks::pull(
-                        shared,
-                        &mut state,
-                        number,
-                        "synchronized",
-                        "pull_request_sync",
-                        login,
-                    );
-                }
+                let pushed = Happening::Pushed {
+                    name,
+                    before: old.unwrap_or(&zeros),
+                    after: new,
+                    by,
+                };
+                post::tell(shared, &mut state, &pushed);
+                moved(shared, &mut state, branch, new, by)?;
             }
-            (Some(_), None) => hooks::deleted(shared, &mut state, branch, login),
+            (Some(before), None) => {
+                post::tell(shared, &mut state, &Happening::Deleted { branch, before, by });
+            }
             _ => {}
         }
     }
@@ -214,12 +195,8 @@ pub(super) fn pushed(shared: &Arc<Shared>, before: &BTreeMap<String, String>, lo
     else {
         return Ok(());
     };
-    let open: Vec<(u64, String)> = state
-        .pulls
-        .values()
-        .filter(|p| p.open)
-        .map(|p| (p.number, p.head.clone()))
-        .collect();
+    let open = state.pulls.values().filter(|p| p.open);
+    let open: Vec<(u64, String)> = open.map(|p| (p.number, p.head.clone())).collect();
     for (number, head) in open {
         if !is_behind(&repository, &head, main) {
             continue;
@@ -227,20 +204,45 @@ pub(super) fn pushed(shared: &Arc<Shared>, before: &BTreeMap<String, String>, lo
         let pull = state.pull(number)?;
         pull.open = false;
         pull.merged = Some((main.clone(), now(), login.to_owned()));
-        hooks::pull(shared, &mut state, number, "closed", "pull_request", login);
+        let (done, by) = (Done::Merged, login);
+        post::tell(shared, &mut state, &Happening::Pull { number, done, by });
     }
     Ok(())
 }
 
-/// Whom a request's `Authorization` names.
-pub(super) fn who(state: &Forge, authorization: Option<&str>) -> Result<Token> {
-    let Some(text) = authorization else {
+/// A branch has moved: so have the heads of the pull requests that come from it.
+fn moved(shared: &Arc<Shared>, state: &mut Forge, branch: &str, new: &str, by: &str) -> Result<()> {
+    let (repository, base) = (state.repository(), state.main());
+    let of = |p: &&mut super::PullRow| p.open && p.fork.is_none() && p.from == branch;
+    let mut heads = Vec::new();
+    for pull in state.pulls.values_mut().filter(of) {
+        heads.push((pull.number, std::mem::replace(&mut pull.head, new.to_owned())));
+        pull.base.clone_from(&base);
+        if let Ok(point) = fork_point(&repository, new) {
+            pull.fork_point = point;
+        }
+    }
+    for (number, was) in heads {
+        set(&repository, &state.brand.head_ref(number), new)?;
+        let done = Done::Moved(&was);
+        post::tell(shared, state, &Happening::Pull { number, done, by });
+    }
+    Ok(())
+}
+
+/// Whom a request names.
+pub(super) fn who(state: &Forge, headers: &HeaderMap) -> Result<Token> {
+    let given = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok());
+    let Some(text) = given else {
         bail!("no token");
     };
-    if let Some(token) = text
-        .strip_prefix("token ")
-        .or_else(|| text.strip_prefix("Bearer "))
-    {
+    let word = match state.brand {
+        Brand::Forgejo => text
+            .strip_prefix("token ")
+            .or_else(|| text.strip_prefix("Bearer ")),
+        Brand::Github => text.strip_prefix("Bearer "),
+    };
+    if let Some(token) = word {
         return state.tokens.get(token).cloned().context("the token is nobody's");
     }
     let pair = text
@@ -255,9 +257,8 @@ pub(super) fn who(state: &Forge, authorization: Option<&str>) -> Result<Token> {
         password == PASSWORD && state.people.contains_key(login),
         "a wrong password"
     );
-    let all = ["write:repository", "write:issue", "write:user"];
     Ok(Token {
         login: login.to_owned(),
-        scopes: all.map(str::to_owned).into(),
+        scopes: state.brand.scopes().iter().map(|s| (*s).to_owned()).collect(),
     })
 }

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{CommentRow, NAME, OWNER, PullRow, ReviewRow, State, StatusRow, git};
+use crate::double::{CommentRow, NAME, OWNER, PullRow, ReviewRow, Says, State, StatusRow, now};
 
 const REPO_ID: i64 = 12;
 const FORK_ID: i64 = 55;
@@ -28,8 +28,7 @@ pub(super) fn repository(state: &State) -> Value {
 }
 
 pub(super) fn pull(state: &State, pull: &PullRow) -> Value {
-    let repository = state.repository();
-    let base = git::resolve(&repository, "refs/heads/main").unwrap_or_default();
+    let base = state.main();
     let page = format!("http://{}/{OWNER}/{NAME}/pulls/{}", state.address, pull.number);
     let merged = pull.merged.as_ref();
     let head_repo = match &pull.fork {
@@ -66,14 +65,19 @@ pub(super) fn comment(state: &State, comment: &CommentRow) -> Value {
 pub(super) fn status(state: &State, row: &StatusRow, id: usize, by: &str) -> Value {
     json!({
         "id": id, "status": row.state, "context": row.context, "description": row.description, "target_url": "",
-        "url": "", "creator": user(state, by), "created_at": super::now(), "updated_at": super::now(),
+        "url": "", "creator": user(state, by), "created_at": now(), "updated_at": now(),
     })
 }
 
 pub(super) fn review(state: &State, pull: &PullRow, row: &ReviewRow) -> Value {
+    let says = match row.says {
+        Says::Approve => "APPROVED",
+        Says::Refuse => "REQUEST_CHANGES",
+        Says::Comment => "COMMENT",
+    };
     json!({
-        "id": 640, "user": user(state, &row.by), "team": null, "state": row.says, "body": "", "commit_id": row.commit,
+        "id": 640, "user": user(state, &row.by), "team": null, "state": says, "body": "", "commit_id": row.commit,
         "stale": row.commit != pull.head, "official": row.official, "dismissed": row.dismissed, "comments_count": 0,
-        "submitted_at": super::now(), "updated_at": super::now(), "html_url": "", "pull_request_url": "",
+        "submitted_at": now(), "updated_at": now(), "html_url": "", "pull_request_url": "",
     })
 }

@@ -1,15 +1,18 @@
-//! A double of Forgejo: its API as far as it is used, its webhooks with their headers, real git over smart HTTP behind it.
+//! Doubles of forges: their APIs as far as they are used, their webhooks with their headers, real git over smart HTTP behind
+//! them.
 //!
-//! It is stateful and strict: a wrong token, a scope that is missing, a field that the real one does not know or a text
-//! that is too long is refused; lists come in pages; what a person does here sends the webhooks that it sends there, at
-//! most once, in no promised order. It can be down, and lose or double what it sends.
+//! A double is stateful and strict: a wrong token, a scope that is missing, a field that the real one does not know or a text
+//! that is too long is refused; lists come in pages; what a person does here sends the webhooks that it sends there, at most
+//! once, in no promised order. It can be down, and lose or double what it sends. What people do and see is the same for all;
+//! what each forge is asked and answers stands in its own module.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use axum::Router;
 use axum::routing::any;
 use meshplan_reconciler::edge::clock::Clock;
@@ -18,9 +21,15 @@ use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 
 mod api;
+mod brand;
+mod forgejo;
 mod git;
-mod hooks;
-mod shapes;
+mod github;
+mod people;
+mod post;
+mod seen;
+
+pub use brand::Brand;
 
 /// The owner of the fleet's repository.
 pub const OWNER: &str = "acme";
@@ -30,6 +39,17 @@ pub const NAME: &str = "fleet";
 pub const BOT: &str = "mesh-bot";
 /// The password of everybody.
 const PASSWORD: &str = "s3cr3t-of-all";
+
+/// What a review says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Says {
+    /// Yes.
+    Approve,
+    /// No.
+    Refuse,
+    /// Neither.
+    Comment,
+}
 
 /// How a pull request is merged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -82,13 +102,27 @@ struct PullRow {
     head: String,
     /// Where it left the branch; it stays once it is merged.
     fork_point: String,
+    /// Where the branch was when its head came.
+    base: String,
     open: bool,
     /// What its merge made, when, and by whom.
     merged: Option<(String, String, String)>,
 }
 
+/// A pull request that is opened.
+struct New<'a> {
+    author: &'a str,
+    title: &'a str,
+    body: &'a str,
+    from: &'a str,
+    fork: Option<String>,
+    head: String,
+}
+
 #[derive(Debug, Clone)]
 struct CommentRow {
+    // Of an edit by the reconciler, so that too fast a one is seen.
+    edited_at: Option<Instant>,
     id: u64,
     number: u64,
     author: String,
@@ -101,8 +135,7 @@ struct CommentRow {
 struct ReviewRow {
     number: u64,
     by: String,
-    /// `APPROVED`, `REQUEST_CHANGES`, `COMMENT`.
-    says: String,
+    says: Says,
     commit: String,
     official: bool,
     dismissed: bool,
@@ -119,6 +152,10 @@ pub struct StatusRow {
     pub state: String,
     /// In words.
     pub description: String,
+    /// Who set it.
+    by: String,
+    /// Whether it is a run of the forge's own CI, where that is something else.
+    run: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -129,6 +166,7 @@ struct Hook {
 }
 
 struct State {
+    brand: Brand,
     root: PathBuf,
     address: SocketAddr,
     people: BTreeMap<String, Person>,
@@ -146,18 +184,64 @@ struct State {
     next_id: u64,
     calls: Vec<String>,
     posted: usize,
+    /// When something was written through the API last.
+    written_at: Option<Instant>,
+}
+
+/// What somebody did.
+enum Happening<'a> {
+    /// A ref has moved.
+    Pushed {
+        name: &'a str,
+        before: &'a str,
+        after: &'a str,
+        by: &'a str,
+    },
+    /// A branch is gone.
+    Deleted {
+        branch: &'a str,
+        before: &'a str,
+        by: &'a str,
+    },
+    /// Something of a pull request.
+    Pull {
+        number: u64,
+        done: Done<'a>,
+        by: &'a str,
+    },
+    /// A comment was written, or changed.
+    Spoke { id: u64, edited: bool, by: &'a str },
+}
+
+/// What was done to a pull request.
+#[derive(Clone, Copy)]
+enum Done<'a> {
+    Opened,
+    /// Its head was this.
+    Moved(&'a str),
+    Merged,
+    Reviewed(Says),
+}
+
+/// A webhook.
+struct Post {
+    /// What it is switched on by.
+    switch: &'static str,
+    headers: Vec<(String, String)>,
+    text: String,
 }
 
 /// The double. Dropped, it is served no more.
-pub struct Forgejo {
+pub struct Double {
     state: Arc<Shared>,
     // Held for what runs on it.
     _runtime: Runtime,
 }
 
-impl std::fmt::Debug for Forgejo {
+impl std::fmt::Debug for Double {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Forgejo({})", self.locked().address)
+        let state = self.locked();
+        write!(f, "{:?}({})", state.brand, state.address)
     }
 }
 
@@ -189,6 +273,67 @@ impl State {
             .with_context(|| format!("{login} is nobody here"))
     }
 
+    /// What somebody may do: `none`, `read`, `write`, `admin`.
+    fn permission(&self, login: &str) -> &str {
+        self.people.get(login).map_or("none", |p| p.permission.as_str())
+    }
+
+    fn writes(&self, login: &str) -> bool {
+        matches!(self.permission(login), "write" | "admin")
+    }
+
+    /// Whether a pull request from this branch stands open.
+    fn stands_open(&self, from: &str) -> bool {
+        self.pulls
+            .values()
+            .any(|pull| pull.open && pull.from == from && pull.fork.is_none())
+    }
+
+    fn main(&self) -> String {
+        git::resolve(&self.repository(), "refs/heads/main").unwrap_or_default()
+    }
+
+    /// Puts a pull request of a head down, whose objects are there.
+    fn add_pull(&mut self, shared: &Arc<Shared>, new: New<'_>) -> Result<u64> {
+        let number = self.pulls.keys().next_back().map_or(1, |last| last + 1);
+        let repository = self.repository();
+        git::set(&repository, &self.brand.head_ref(number), &new.head)?;
+        let pull = PullRow {
+            number,
+            author: new.author.to_owned(),
+            title: new.title.to_owned(),
+            body: new.body.to_owned(),
+            from: new.from.to_owned(),
+            fork: new.fork,
+            fork_point: git::fork_point(&repository, &new.head)?,
+            base: self.main(),
+            head: new.head,
+            open: true,
+            merged: None,
+        };
+        self.pulls.insert(number, pull);
+        let done = Done::Opened;
+        let by = new.author;
+        post::tell(shared, self, &Happening::Pull { number, done, by });
+        Ok(number)
+    }
+
+    fn add_comment(&mut self, shared: &Arc<Shared>, login: &str, number: u64, body: &str) -> CommentRow {
+        let comment = CommentRow {
+            id: self.id(),
+            number,
+            author: login.to_owned(),
+            body: body.to_owned(),
+            created: now(),
+            updated: now(),
+            edited_at: None,
+        };
+        self.comments.insert(comment.id, comment.clone());
+        let (id, edited, by) = (comment.id, false, login);
+        post::tell(shared, self, &Happening::Spoke { id, edited, by });
+        comment
+    }
+
     fn pull(&mut self, number: u64) -> Result<&mut PullRow> {
         self.pulls
             .get_mut(&number)
@@ -201,13 +346,13 @@ fn now() -> String {
     Clock::default().now().strftime("%FT%TZ").to_string()
 }
 
-impl Forgejo {
+impl Double {
     /// Serves `root`, which is made, on a free port of loopback: the empty repository `acme/fleet`, `dana` and `ravi` who
     /// may write, `mallory` who may not, and the bot.
     ///
     /// # Errors
     /// No port, no folder, no git.
-    pub fn start(root: &Path) -> Result<Self> {
+    pub fn start(brand: Brand, root: &Path) -> Result<Self> {
         std::fs::create_dir_all(root).context("the forge's folder can be made")?;
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(2)
@@ -221,7 +366,7 @@ impl Forgejo {
             .timeout(std::time::Duration::from_secs(5))
             .build()?;
         let people = [
-            (BOT, 77, "admin"),
+            (BOT, 77, brand.of_bot()),
             ("dana", 41, "write"),
             ("ravi", 42, "write"),
             ("mallory", 66, "read"),
@@ -231,6 +376,7 @@ impl Forgejo {
             (login.to_owned(), Person { id, permission })
         });
         let state = State {
+            brand,
             root: root.to_owned(),
             address: listener.local_addr()?,
             people: people.into(),
@@ -243,10 +389,11 @@ impl Forgejo {
             posting: Posting::Once,
             down: false,
             locked: BTreeSet::new(),
-            page: 50,
+            page: 100,
             next_id: 5500,
             calls: Vec::new(),
             posted: 0,
+            written_at: None,
         };
         git::create(&state.repository())?;
         let state = Arc::new(Shared {
@@ -260,7 +407,7 @@ impl Forgejo {
             git::gate,
         ));
         let app = Router::new()
-            .route("/api/v1/{*path}", any(api::answer))
+            .route(&format!("{}/{{*path}}", brand.api()), any(api::answer))
             .with_state(Arc::clone(&state))
             .merge(git);
         runtime.spawn(async move { axum::serve(listener, app).await });
@@ -339,210 +486,5 @@ impl Forgejo {
     /// Locks a pull request's conversation to who may not write.
     pub fn lock(&self, number: u64) {
         self.locked().locked.insert(number);
-    }
-
-    // --- what a person does ---------------------------------------------------------------------------------------
-
-    /// Opens a pull request of a branch that was pushed.
-    ///
-    /// # Errors
-    /// There is no such branch, or nobody of that name.
-    pub fn open_pull(&self, login: &str, branch: &str, title: &str) -> Result<u64> {
-        let head = git::resolve(&self.locked().repository(), &format!("refs/heads/{branch}"))?;
-        self.opened(login, branch, None, head, title)
-    }
-
-    /// Opens a pull request of a branch of a fork, whose commits come from `clone`.
-    ///
-    /// # Errors
-    /// There is nobody of that name, or git says no.
-    pub fn open_pull_from_fork(&self, login: &str, clone: &Path, branch: &str, title: &str) -> Result<u64> {
-        let repository = self.locked().repository();
-        let head = git::resolve(clone, &format!("refs/heads/{branch}"))?;
-        git::fetch(&repository, clone, &head)?;
-        self.opened(login, branch, Some(format!("{login}/{NAME}")), head, title)
-    }
-
-    fn opened(
-        &self,
-        login: &str,
-        branch: &str,
-        fork: Option<String>,
-        head: String,
-        title: &str,
-    ) -> Result<u64> {
-        let mut state = self.locked();
-        state.person(login)?;
-        let number = state.pulls.keys().next_back().map_or(1, |last| last + 1);
-        git::set(&state.repository(), &format!("refs/pull/{number}/head"), &head)?;
-        let pull = PullRow {
-            number,
-            author: login.to_owned(),
-            title: title.to_owned(),
-            body: String::new(),
-            from: branch.to_owned(),
-            fork,
-            fork_point: git::fork_point(&state.repository(), &head)?,
-            head,
-            open: true,
-            merged: None,
-        };
-        state.pulls.insert(number, pull);
-        hooks::pull(&self.state, &mut state, number, "opened", "pull_request", login);
-        Ok(number)
-    }
-
-    /// Writes a comment; gives its id.
-    ///
-    /// # Errors
-    /// There is no such pull request, or nobody of that name.
-    pub fn comment(&self, login: &str, number: u64, body: &str) -> Result<u64> {
-        let mut state = self.locked();
-        state.person(login)?;
-        state.pull(number)?;
-        Ok(api::write_comment(&self.state, &mut state, login, number, body).id)
-    }
-
-    /// Changes a comment, of anybody.
-    ///
-    /// # Errors
-    /// There is none.
-    pub fn edit_comment(&self, login: &str, id: u64, body: &str) -> Result<()> {
-        let mut state = self.locked();
-        let comment = state.comments.get_mut(&id).context("no such comment")?;
-        body.clone_into(&mut comment.body);
-        // Later than it was written, also where that was within this second.
-        comment.updated = format!("{}.5Z", now().trim_end_matches('Z'));
-        hooks::comment(&self.state, &mut state, id, "edited", login);
-        Ok(())
-    }
-
-    /// Takes a comment away.
-    pub fn delete_comment(&self, id: u64) {
-        self.locked().comments.remove(&id);
-    }
-
-    /// Reviews a pull request as it stands: `APPROVED`, `REQUEST_CHANGES` or `COMMENT`.
-    ///
-    /// # Errors
-    /// There is none, nobody of that name, or it is one's own.
-    pub fn review(&self, login: &str, number: u64, says: &str) -> Result<()> {
-        let mut state = self.locked();
-        let official = matches!(state.person(login)?.permission.as_str(), "write" | "admin");
-        let pull = state.pull(number)?.clone();
-        ensure!(
-            pull.author != login || says == "COMMENT",
-            "approve your own pull is not allowed"
-        );
-        state.reviews.push(ReviewRow {
-            number,
-            by: login.to_owned(),
-            says: says.to_owned(),
-            commit: pull.head,
-            official,
-            dismissed: false,
-        });
-        let kind = match says {
-            "APPROVED" => "pull_request_review_approved",
-            "REQUEST_CHANGES" => "pull_request_review_rejected",
-            _ => "pull_request_review_comment",
-        };
-        hooks::pull(&self.state, &mut state, number, "reviewed", kind, login);
-        Ok(())
-    }
-
-    /// Sets a status, as a CI of somebody else does.
-    pub fn set_status(&self, commit: &str, context: &str, says: &str) {
-        self.locked().statuses.push(StatusRow {
-            commit: commit.to_owned(),
-            context: context.to_owned(),
-            state: says.to_owned(),
-            description: String::new(),
-        });
-    }
-
-    /// Merges a pull request; gives what the branch is at then.
-    ///
-    /// # Errors
-    /// It is not open, there are conflicts, or the person may not.
-    pub fn merge(&self, login: &str, number: u64, way: Way) -> Result<String> {
-        let mut state = self.locked();
-        ensure!(
-            matches!(state.person(login)?.permission.as_str(), "write" | "admin"),
-            "{login} may not merge"
-        );
-        let pull = state.pull(number)?.clone();
-        ensure!(pull.open, "{number} is closed");
-        let repository = state.repository();
-        let before = git::resolve(&repository, "refs/heads/main")?;
-        let after = git::merge(&repository, &before, &pull.head, way, &pull.title)?;
-        git::set(&repository, "refs/heads/main", &after)?;
-        let row = state.pull(number)?;
-        row.open = false;
-        row.merged = Some((after.clone(), now(), login.to_owned()));
-        hooks::push(&self.state, &mut state, "refs/heads/main", &before, &after, login);
-        hooks::pull(&self.state, &mut state, number, "closed", "pull_request", login);
-        Ok(after)
-    }
-
-    // --- what can be seen -----------------------------------------------------------------------------------------
-
-    /// The comments of a pull request by somebody, oldest first: id and text.
-    #[must_use]
-    pub fn comments_by(&self, login: &str, number: u64) -> Vec<(u64, String)> {
-        let state = self.locked();
-        let of = state
-            .comments
-            .values()
-            .filter(|c| c.number == number && c.author == login);
-        of.map(|c| (c.id, c.body.clone())).collect()
-    }
-
-    /// The statuses of a commit, as they were set, oldest first.
-    #[must_use]
-    pub fn statuses(&self, commit: &str) -> Vec<StatusRow> {
-        let state = self.locked();
-        state
-            .statuses
-            .iter()
-            .filter(|s| s.commit == commit)
-            .cloned()
-            .collect()
-    }
-
-    /// The newest status of a context on a commit.
-    #[must_use]
-    pub fn status(&self, commit: &str, context: &str) -> Option<StatusRow> {
-        self.statuses(commit)
-            .into_iter()
-            .rfind(|status| status.context == context)
-    }
-
-    /// The requests to the API since the last time, as method, path and answer.
-    #[must_use]
-    pub fn take_calls(&self) -> Vec<String> {
-        std::mem::take(&mut self.locked().calls)
-    }
-
-    /// How many webhooks were sent.
-    #[must_use]
-    pub fn posted(&self) -> usize {
-        self.locked().posted
-    }
-
-    /// The head of a pull request.
-    ///
-    /// # Errors
-    /// There is none.
-    pub fn head(&self, number: u64) -> Result<String> {
-        Ok(self.locked().pull(number)?.head.clone())
-    }
-
-    /// The numbers of pull requests whose title begins so.
-    #[must_use]
-    pub fn pulls_called(&self, title: &str) -> Vec<u64> {
-        let state = self.locked();
-        let called = state.pulls.values().filter(|pull| pull.title.starts_with(title));
-        called.map(|pull| pull.number).collect()
     }
 }

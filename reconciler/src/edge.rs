@@ -22,6 +22,7 @@ pub mod operator;
 pub mod outbox;
 pub mod recover;
 pub mod repository;
+pub mod revert;
 pub mod roll_call;
 pub mod rollout_api;
 pub mod rollouts;

@@ -6,6 +6,7 @@ mod git {
     pub(crate) mod mirror;
     pub(crate) mod notes;
     pub(crate) mod race;
+    pub(crate) mod reverts;
     pub(crate) mod signatures;
     pub(crate) mod transport;
     pub(crate) mod trees;

@@ -32,9 +32,11 @@ use crate::edge::note_keeper::Keeper;
 use crate::edge::operator::Counter;
 use crate::edge::outbox::Outbox;
 use crate::edge::repository::{LookNow, Repository};
+use crate::edge::revert::Reverts;
 use crate::edge::rollouts::PutAway;
 use crate::edge::signer;
 use crate::edge::store::Store;
+use crate::edge::store::act::REVERT;
 use crate::edge::store::journal::NOTES;
 use crate::edge::store::reports::ReportWriter;
 use crate::edge::vault::Vault;
@@ -194,9 +196,18 @@ pub async fn serve(config: &Config, stop: CancellationToken) -> anyhow::Result<(
         clock,
         signer: Arc::new(keys.author()),
     };
+    let reverts = Reverts {
+        store: store.clone(),
+        mirror: Arc::clone(&mirror),
+        forge: forge.clone(),
+        branch: config.branch.clone(),
+        health: Arc::clone(&health),
+        clock,
+    };
     let mut outbox = Outbox::new(store.clone(), notes_waker.clone(), clock, NOTES_GATHER)
         .carrier(NOTES, keeper.carrier())
-        .carrier(ADMISSION, counter.admissions.carrier(waker.clone()));
+        .carrier(ADMISSION, counter.admissions.carrier(waker.clone()))
+        .carrier(REVERT, reverts.carrier());
     let mut pulls = None;
     if let Some(forge) = forge {
         let speaker = Speaker {

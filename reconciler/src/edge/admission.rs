@@ -293,7 +293,7 @@ impl Admissions {
         let (mirror, at) = (Arc::clone(&self.mirror), self.clock.now());
         let merged = tokio::task::spawn_blocking(move || {
             let mut mirror = mirror.lock().unwrap_or_else(PoisonError::into_inner);
-            mirror.merge_branch(&branch(&name), &us(), at)
+            mirror.merge_branch(&branch(&name), &Person::us(), at)
         });
         let commit = merged
             .await
@@ -358,7 +358,7 @@ impl Admissions {
                 path: &path,
                 contents: text.as_bytes(),
                 message: &message,
-                author: &us(),
+                author: &Person::us(),
                 at,
             })?;
             Ok::<_, AdmissionError>(())
@@ -406,11 +406,4 @@ fn by_name(tree: &Composed, name: &NodeName) -> Option<(NodeId, bool)> {
         .values()
         .find(|n| n.name == *name)
         .map(|n| (n.id, n.enrolled))
-}
-
-fn us() -> Person {
-    Person {
-        name: "meshplan".to_owned(),
-        email: String::new(),
-    }
 }

@@ -13,6 +13,7 @@ use meshplan_schemas::timestamp::BlockMark;
 
 use super::delivery::{Delivery, Transition};
 use super::events::Event;
+use super::forge::revert::Revert;
 use super::scope::Scope;
 use super::secrets::Secret;
 use super::snapshot::{Assignment, ContentRef, Counters, Freeze, KnownBad, StandingEpoch};
@@ -46,6 +47,8 @@ pub struct Act {
     pub known_bad: BTreeMap<(Scope, Digest), Option<KnownBad>>,
     /// Journal blocks to sign, in order (DL-9).
     pub blocks: Vec<UnsignedBlock>,
+    /// Commits whose revert is proposed, as their plans say (DL-7).
+    pub reverts: Vec<Revert>,
     /// Requests that are answered: id and the answer, in a sentence; an error is an answer that begins with `refused: `.
     pub answers: Vec<(String, String)>,
     /// What the journal of events says of it, in order (RO-7).

@@ -226,6 +226,9 @@ pub struct Walk {
     /// Each leg has its own fate (DL-3, `legs = "apart"`).
     #[serde(default)]
     pub apart: bool,
+    /// A roll-back also opens a pull request that reverts the commit (DL-7).
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub reverts: bool,
     /// Legs that were taken back while the others went on.
     #[serde(default)]
     pub taken: Vec<TakenLeg>,

@@ -13,6 +13,7 @@
 //! | [`gates`] | what deliveries wait for the forge to tell |
 //! | [`check`] | the preview's comment and the status `meshplan/check` (DL-8) |
 //! | [`view`] | the delivery's comment and the status `meshplan/delivery` (DL-11) |
+//! | [`revert`] | the pull request that reverts what was taken back (DL-7) |
 //! | [`orders`] | words of people in comments (DL-4) |
 //! | [`kept`] | what is remembered of a pull request, and what is due to it |
 
@@ -32,6 +33,7 @@ pub mod github;
 pub mod kept;
 pub mod orders;
 pub mod request;
+pub mod revert;
 pub mod view;
 
 /// The most characters of a comment that we write: it fits every forge (DL-8).

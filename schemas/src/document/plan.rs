@@ -37,6 +37,9 @@ pub struct PlanDoc {
     /// How much may vanish without a word (FR-12).
     #[serde(default)]
     pub max_removals: MaxRemovals,
+    /// Whether a roll-back also opens a pull request that reverts the commit (DL-7).
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub revert_pr: bool,
     /// What becomes of a new head that drops delivered commits (FG-3).
     #[serde(default = "held")]
     pub history_rewritten: Rewritten,
@@ -250,7 +253,7 @@ table! {
     /// Above how many removals somebody must have allowed them.
     "max_removals" max_removals: Option<At<MaxRemovalsFile>>,
     /// A roll-back also opens a pull request that reverts the commit.
-    "revert_pr" revert_pr: At<bool> = At { value: false, span: 0..0 },
+    "revert_pr" revert_pr: bool = false,
     /// What becomes of a new head that drops delivered commits.
     "history_rewritten" history_rewritten: At<Rewritten> = At { value: Rewritten::Hold, span: 0..0 },
     /// What proves that a machine can still be reached.

@@ -56,6 +56,14 @@ impl Double {
         Ok(self.locked().pull(number)?.head.clone())
     }
 
+    /// The text of a pull request.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn body(&self, number: u64) -> Result<String> {
+        Ok(self.locked().pull(number)?.body.clone())
+    }
+
     /// The numbers of pull requests whose title begins so.
     #[must_use]
     pub fn pulls_called(&self, title: &str) -> Vec<u64> {

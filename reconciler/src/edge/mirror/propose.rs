@@ -19,6 +19,34 @@ pub struct Person {
     pub email: String,
 }
 
+impl Person {
+    /// The reconciler itself.
+    #[must_use]
+    pub fn us() -> Self {
+        Self {
+            name: "meshplan".to_owned(),
+            email: String::new(),
+        }
+    }
+}
+
+/// A commit that a branch takes back.
+#[derive(Debug, Clone)]
+pub struct Reversal<'r> {
+    /// The branch, without `refs/heads/`.
+    pub branch: &'r str,
+    /// The commit.
+    pub commit: &'r CommitId,
+    /// What stood before it.
+    pub former: &'r CommitId,
+    /// The message of the commit that takes it back.
+    pub message: &'r str,
+    /// In whose name.
+    pub author: &'r Person,
+    /// When.
+    pub at: Timestamp,
+}
+
 /// A file that a branch proposes.
 #[derive(Debug, Clone)]
 pub struct Proposal<'p> {
@@ -149,6 +177,51 @@ impl Mirror {
         Err(self.moved(branch))
     }
 
+    /// Puts a commit on a branch of its own, on top of the fleet branch, in which all that changed from `former` to `commit`
+    /// is as it was, and pushes it; whether there is something to propose. A branch that is there already is left as it is.
+    ///
+    /// # Errors
+    /// [`MergeError`]; [`MergeError::Conflict`] where the fleet branch has gone on changing the same.
+    pub fn propose_revert(&mut self, reversal: &Reversal<'_>) -> Result<bool, MergeError> {
+        let name = self.side_ref(reversal.branch)?;
+        let ours = format!("refs/meshplan/proposal/{}", reversal.branch);
+        let fleet = self.remote().branch_ref();
+        let oid = |commit: &CommitId| Oid::from_str(commit.as_str());
+        let (commit, former) = (oid(reversal.commit)?, oid(reversal.former)?);
+        for _ in 0..TRIES {
+            let found = remote::bring(&self.repo, &self.remote, &[(&name, &ours), (&fleet, HEAD_REF)])?;
+            let tip = found
+                .get(1)
+                .copied()
+                .flatten()
+                .ok_or_else(|| self.no_branch(None))?;
+            if let Some(there) = found.first().copied().flatten() {
+                return Ok(!self.repo.graph_descendant_of(tip, there)? && tip != there);
+            }
+            let tree = |id: Oid| self.repo.find_commit(id)?.tree();
+            let (onto, taken, before) = (tree(tip)?, tree(commit)?, tree(former)?);
+            let mut index = self.repo.merge_trees(&taken, &onto, &before, None)?;
+            if index.has_conflicts() {
+                return Err(conflict(&index, reversal.branch)?);
+            }
+            let tree = index.write_tree_to(&self.repo)?;
+            if tree == onto.id() {
+                return Ok(false);
+            }
+            let by = signature(reversal.author, reversal.at)?;
+            let parent = self.repo.find_commit(tip)?;
+            let tree = self.repo.find_tree(tree)?;
+            let made = self
+                .repo
+                .commit(None, &by, &by, reversal.message, &tree, &[&parent])?;
+            match push_ref(&self.repo, &self.remote, made, &name, None) {
+                Pushed::Moved => {}
+                done => return self.outcome(done, reversal.branch, made).map(|_| true),
+            }
+        }
+        Err(self.moved(reversal.branch))
+    }
+
     /// Merges a branch of the remote into the fleet branch, as a merge commit of its own, and pushes it; when the
     /// fleet branch moves meanwhile, again on its new tip. Merging what is merged changes nothing, and gives the tip.
     ///
@@ -232,18 +305,23 @@ fn merge(
     let (tip, theirs) = (repo.find_commit(tip)?, repo.find_commit(theirs)?);
     let mut index = repo.merge_commits(&tip, &theirs, None)?;
     if index.has_conflicts() {
-        let mut paths = Vec::new();
-        for conflict in index.conflicts()? {
-            let conflict = conflict?;
-            let side = conflict.our.or(conflict.their).or(conflict.ancestor);
-            paths.extend(side.map(|entry| String::from_utf8_lossy(&entry.path).into_owned()));
-        }
-        return Err(MergeError::Conflict {
-            branch: branch.to_owned(),
-            paths,
-        });
+        return Err(conflict(&index, branch)?);
     }
     let tree = repo.find_tree(index.write_tree_to(repo)?)?;
     let message = format!("Merge branch '{branch}'\n");
     Ok(repo.commit(None, by, by, &message, &tree, &[&tip, &theirs])?)
+}
+
+/// The files that both sides changed.
+fn conflict(index: &git2::Index, branch: &str) -> Result<MergeError, git2::Error> {
+    let mut paths = Vec::new();
+    for conflict in index.conflicts()? {
+        let conflict = conflict?;
+        let side = conflict.our.or(conflict.their).or(conflict.ancestor);
+        paths.extend(side.map(|entry| String::from_utf8_lossy(&entry.path).into_owned()));
+    }
+    Ok(MergeError::Conflict {
+        branch: branch.to_owned(),
+        paths,
+    })
 }

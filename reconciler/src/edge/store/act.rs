@@ -10,7 +10,7 @@ use super::cell::{int, json};
 use super::db::{Tx, args};
 use super::journal::{self, SignedBlock};
 use super::orders::{self, SignedOrder};
-use super::{Store, StoreError, events, inbox, kept, recovery, rollouts};
+use super::{Store, StoreError, events, inbox, kept, queue, recovery, rollouts};
 use crate::pure::act::{Act, Order};
 use crate::pure::delivery::{Delivery, Transition};
 use crate::pure::snapshot::{Counters, StandingEpoch};
@@ -48,6 +48,8 @@ pub struct Changed {
     pub after: Option<i64>,
 }
 
+/// The kind of outbox rows that propose the revert of a commit; their key is the commit.
+pub const REVERT: &str = "revert";
 /// Under this and its commit `meta` lists each delivery that is final and has machines to serve yet (DL-2).
 const OUTSTANDING: &str = "outstanding:";
 
@@ -108,6 +110,9 @@ impl Store {
         put_state(&mut tx, act).await?;
         for block in &signed.blocks {
             journal::put(&mut tx, block, now).await?;
+        }
+        for revert in &act.reverts {
+            queue::put(&mut tx, REVERT, revert.commit.as_str(), &json(revert)?, now).await?;
         }
         for (id, answer) in &act.answers {
             const SQL: &str = "UPDATE requests SET answer = $2 WHERE id = $1 AND answer IS NULL";

@@ -67,9 +67,6 @@ fn fleet(file: &FleetFile, say: &mut impl FnMut(&Range<usize>, &str)) {
 }
 
 fn plan(file: &PlanFile, say: &mut impl FnMut(&Range<usize>, &str)) {
-    if file.revert_pr.value {
-        say(&file.revert_pr.span, "`revert_pr` is");
-    }
     if file.confirm.value == ConfirmBy::Neighbour {
         say(&file.confirm.span, "`confirm = \"neighbour\"` is");
     }

@@ -322,6 +322,7 @@ fn resolved(name: &PlanName, source: &Source, file: &PlanFile, fleet: &FleetDoc)
             resources: at.value.resources.0,
             nodes: at.value.nodes.value,
         }),
+        revert_pr: file.revert_pr,
         history_rewritten: file.history_rewritten.value,
         confirm_probe: file.confirm_probe.as_ref().map(|at| at.value.clone()),
         window: file.window.as_ref().map(|at| Window::from(&at.value)),

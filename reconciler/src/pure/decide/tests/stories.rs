@@ -85,6 +85,43 @@ fn a_change_that_fails_on_the_canary_is_taken_back_and_the_rest_never_saw_it() {
     assert_eq!((cause.name.as_str(), cause.phase.as_str()), ("n1", "canary"));
 }
 
+// holds: DL-7
+#[test]
+fn a_revert_is_proposed_once_where_the_plan_says_so() {
+    for asked in [true, false] {
+        let mut world = World::at_rest(3);
+        let with = |module: &str| {
+            let mut tree = tree(3, "one", &[("web", module)]);
+            for plan in tree.plans.values_mut() {
+                plan.revert_pr = asked;
+            }
+            tree
+        };
+        let first = world.merge(with("two"));
+        world.run(200);
+        assert_eq!(world.state(&first), State::Delivered);
+        assert!(world.reverts.is_empty());
+        set(&mut world, 1, Behaviour::Fails);
+        let commit = world.merge(with("bad"));
+        world.run(60);
+        assert_eq!(world.state(&commit), State::RolledBack);
+        let reverted: Vec<_> = world.reverts.iter().map(|revert| &revert.commit).collect();
+        assert_eq!(reverted, if asked { vec![&commit] } else { vec![] });
+        let told = world.transitions.iter().flat_map(|t| &t.facts);
+        assert_eq!(
+            told.filter(|(key, _)| key == "Revert").count(),
+            usize::from(asked)
+        );
+        // A person who takes it back himself needs no proposal.
+        set(&mut world, 1, Behaviour::Off);
+        let withdrawn = world.merge(with("three"));
+        world.run(3);
+        world.say(Verb::Withdraw, &withdrawn);
+        world.run(60);
+        assert_eq!(world.reverts.len(), usize::from(asked));
+    }
+}
+
 // holds: DL-14, DL-3
 #[test]
 fn what_failed_is_not_tried_again_until_a_person_says_so() {

@@ -154,6 +154,7 @@ pub(super) fn plan() -> PlanDoc {
         legs: Legs::Together,
         canary: Canary::Replaced,
         max_removals: MaxRemovals::default(),
+        revert_pr: false,
         history_rewritten: Rewritten::Hold,
         confirm_probe: None,
         stages: vec![stage("canary", &["n1"], false), stage("rest", &[], true)],

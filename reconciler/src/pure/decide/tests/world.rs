@@ -23,6 +23,7 @@ use crate::pure::decide::{Contents, Known, NewCommit, Settings, Tree, decide};
 use crate::pure::delivery::{Delivery, Transition};
 use crate::pure::diff::proven;
 use crate::pure::events::{self, Event};
+use crate::pure::forge::revert::Revert;
 use crate::pure::signatures::Brought;
 use crate::pure::snapshot::{HeadRef, Request, Snapshot, Verb};
 
@@ -46,6 +47,8 @@ pub(super) struct World {
     pub(super) signatures: BTreeMap<CommitId, Brought>,
     /// Under which sequence a node was given its order once more.
     repeated: BTreeMap<NodeId, u64>,
+    /// Reverts that were to be proposed.
+    pub(super) reverts: Vec<Revert>,
     commits: u32,
     /// A number was used twice; it is told and not asserted where somebody looks for that.
     pub(super) reused: bool,
@@ -97,6 +100,7 @@ impl World {
             archive: BTreeMap::new(),
             signatures: BTreeMap::new(),
             repeated: BTreeMap::new(),
+            reverts: Vec::new(),
             commits: 0,
             reused: false,
             tolerant: false,
@@ -253,6 +257,7 @@ impl World {
         assert_eq!(act.counters_before, self.snapshot.counters);
         self.events.extend(events::of(&self.snapshot, &act, self.now));
         self.snapshot.counters = act.counters;
+        self.reverts.extend(act.reverts);
         self.snapshot.requests.clear();
         for (digest, bytes) in act.contents {
             if let Ok(content) = serde_json::from_slice(&bytes) {

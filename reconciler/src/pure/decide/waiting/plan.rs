@@ -110,6 +110,7 @@ pub(in crate::pure::decide) fn new_walk(
         classes: BTreeMap::new().into(),
         lines: Vec::new(),
         apart: plan.is_some_and(|plan| plan.legs == Legs::Apart),
+        reverts: plan.is_some_and(|plan| plan.revert_pr),
         taken: Vec::new(),
         abort_cause: None,
         spent: BTreeMap::new(),

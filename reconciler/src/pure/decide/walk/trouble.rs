@@ -10,6 +10,7 @@ use crate::pure::decide::DecideError;
 use crate::pure::decide::classes::Trouble;
 use crate::pure::decide::draft::Draft;
 use crate::pure::delivery::{AbortCause, Delivery, Leg, OnTrouble, VerdictWord};
+use crate::pure::forge::revert::Revert;
 use crate::pure::guard::{Guard, stands};
 use crate::pure::scope::Scope;
 use crate::pure::snapshot::KnownBad;
@@ -58,7 +59,14 @@ pub(super) fn answer(
     }
     match culprits {
         Some(scopes) => apart::take_back(draft, delivery, &scopes, (code, reason, facts)),
-        None => roll_back(draft, delivery, code, RECONCILER, reason, facts),
+        None => {
+            if delivery.walk.as_ref().is_some_and(|walk| walk.reverts) {
+                let revert = Revert::of(delivery, &reason);
+                facts.push(("Revert".to_owned(), revert.branch()));
+                draft.act.reverts.push(revert);
+            }
+            roll_back(draft, delivery, code, RECONCILER, reason, facts)
+        }
     }
 }
 

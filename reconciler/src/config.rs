@@ -50,7 +50,8 @@ pub struct Forge {
     #[serde(default)]
     pub token_file: Option<PathBuf>,
     /// Where the API is; left out, it is found beside `url`: of Forgejo `https://host/api/v1` for
-    /// `https://host/owner/repo.git`, of GitHub `https://api.github.com`, elsewhere `https://host/api/v3`.
+    /// `https://host/owner/repo.git`, of GitHub `https://api.github.com`, elsewhere `https://host/api/v3`, of GitLab
+    /// `https://host/api/v4`.
     #[serde(default)]
     pub api_url: Option<String>,
     /// How often to look when no webhook comes, in seconds.
@@ -66,6 +67,8 @@ pub enum ForgeKind {
     Forgejo,
     /// GitHub, and GitHub Enterprise Server.
     Github,
+    /// GitLab.
+    Gitlab,
     /// Any git remote with a post-receive hook or polling.
     Bare,
 }

@@ -25,6 +25,7 @@ mod brand;
 mod forgejo;
 mod git;
 mod github;
+mod gitlab;
 mod people;
 mod post;
 mod seen;
@@ -74,6 +75,8 @@ pub enum Posting {
     Lost,
     /// Each is sent twice.
     Twice,
+    /// Each is sent some seconds after it happened.
+    Late,
 }
 
 #[derive(Debug, Clone)]
@@ -88,6 +91,9 @@ struct Token {
     login: String,
     scopes: BTreeSet<String>,
 }
+
+/// What a merge made, when, by whom, and how.
+type Merged = (String, String, String, Way);
 
 #[derive(Debug, Clone)]
 struct PullRow {
@@ -105,8 +111,10 @@ struct PullRow {
     /// Where the branch was when its head came.
     base: String,
     open: bool,
-    /// What its merge made, when, and by whom.
-    merged: Option<(String, String, String)>,
+    /// What its heads were, and since when.
+    heads: Vec<(String, String)>,
+    /// Its merge.
+    merged: Option<Merged>,
 }
 
 /// A pull request that is opened.
@@ -139,6 +147,7 @@ struct ReviewRow {
     commit: String,
     official: bool,
     dismissed: bool,
+    at: String,
 }
 
 /// A status as it was set.
@@ -307,6 +316,7 @@ impl State {
             fork: new.fork,
             fork_point: git::fork_point(&repository, &new.head)?,
             base: self.main(),
+            heads: vec![(new.head.clone(), moment())],
             head: new.head,
             open: true,
             merged: None,
@@ -339,6 +349,11 @@ impl State {
             .get_mut(&number)
             .with_context(|| format!("there is no pull request {number}"))
     }
+}
+
+/// A time that can be told from the one before it.
+fn moment() -> String {
+    Clock::default().now().strftime("%FT%T%.6fZ").to_string()
 }
 
 /// As the forge writes times: to the second.

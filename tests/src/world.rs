@@ -73,6 +73,11 @@ impl World {
         world.configure_forge("repo", "acme/fleet")?;
         world.configure_forge("token_file", "forge-token")?;
         world.configure_forge("credentials_file", "forge-token")?;
+        if brand == Brand::Gitlab {
+            // A signing token.
+            let key = data_encoding::BASE64.encode(world.webhook_secret()?.as_bytes());
+            fs::write(world.state().join("webhook-secret"), format!("whsec_{key}\n"))?;
+        }
         let url = format!("http://{}/hooks/{}", world.address, brand.kind());
         double.hook(&url, &world.webhook_secret()?, brand.events());
         Ok((world, double))

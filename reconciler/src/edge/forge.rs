@@ -16,8 +16,8 @@ use crate::config::{Forge as Config, ForgeKind};
 use crate::pure::forge::answer::Unreadable;
 use crate::pure::forge::dialect::{self, Dialect};
 use crate::pure::forge::request::{Call, Manners, Page, Read, next};
-use crate::pure::forge::{Comment, CommitStatus, NewPull, Pull, Review, Said, User};
-use crate::pure::snapshot::Checked;
+use crate::pure::forge::{Comment, CommitStatus, NewPull, Pull, Review, Said, StatusState, User, placed};
+use crate::pure::snapshot::{Checked, Verdict};
 use client::Api;
 pub use client::{ClientError, ForgeError};
 
@@ -140,8 +140,8 @@ impl Forge {
             let Some(of_page) = call else { return Ok(all) };
             let answer = self.api.ask(&of_page, what).await?;
             let page = read(&answer.body)?;
-            if page.items.len() < page.count {
-                let unread = page.count - page.items.len();
+            if page.unread > 0 {
+                let unread = page.unread;
                 tracing::warn!(what, unread, "some cannot be read and are left out");
             }
             seen += page.count;
@@ -218,10 +218,24 @@ impl Forge {
     /// # Errors
     /// [`ForgeError`].
     pub async fn set_status(&self, status: &CommitStatus) -> Result<(), ForgeError> {
-        self.api
-            .ask(&self.says.set_status(status), "a commit's status")
-            .await
-            .map(drop)
+        let what = "a commit's status";
+        match self.api.ask(&self.says.set_status(status), what).await {
+            // One that says it already is not set again: so it is as it shall be, or somebody else has moved it on.
+            Err(ForgeError::There { .. }) => {
+                let named = [status.context.clone()];
+                let wanted = match status.state {
+                    StatusState::Pending => Verdict::Running,
+                    StatusState::Success => Verdict::Passed,
+                    StatusState::Failure | StatusState::Error => Verdict::Failed,
+                };
+                let there = self.checks(&status.commit, &named).await?;
+                match there.iter().any(|check| check.verdict == wanted) {
+                    true => Ok(()),
+                    false => Err(self.api.odd(what, "that it cannot become that".to_owned())),
+                }
+            }
+            done => done.map(drop),
+        }
     }
 
     /// Makes a comment of ours stand as it is said, and gives its id: the one that is `known`, else the first of ours with
@@ -294,7 +308,15 @@ impl Forge {
     pub async fn reviews(&self, number: u64) -> Result<Vec<Review>, ForgeError> {
         let read = |body: &[u8]| self.says.read_reviews(body);
         let what = "the reviews of a pull request";
-        self.list(self.says.reviews(number), what, read).await
+        let reviews = self.list(self.says.reviews(number), what, read).await?;
+        let Some(versions) = self.says.versions(number) else {
+            return Ok(reviews);
+        };
+        let read = |body: &[u8]| self.says.read_versions(body);
+        let versions = self
+            .list(versions, "the versions of a pull request", read)
+            .await?;
+        Ok(placed(reviews, &versions))
     }
 
     /// What the checks of a commit that are named say; a name may stand there twice.

@@ -148,7 +148,7 @@ listen = {listen}                # loopback. A TLS proxy before it, for hosts el
 addresses = [{address}]          # where hosts find it; they stand in the signed list
 
 [forge]
-kind = \"bare\"                     # bare | forgejo | github
+kind = \"bare\"                     # bare | forgejo | github | gitlab
 url = {url}
 repo = {repo}
 webhook_secret_file = \"webhook-secret\"

@@ -8,7 +8,7 @@
 //! | --- | --- |
 //! | [`dialect`] | what every forge can be asked |
 //! | [`request`], [`answer`] | requests, lists and refusals as values |
-//! | [`forgejo`], [`github`] | a forge's own words |
+//! | [`forgejo`], [`github`], [`gitlab`] | a forge's own words |
 //! | [`bare`] | the webhook of a repository without a forge |
 //! | [`gates`] | what deliveries wait for the forge to tell |
 //! | [`check`] | the preview's comment and the status `meshplan/check` (DL-8) |
@@ -30,6 +30,7 @@ pub mod dialect;
 pub mod forgejo;
 pub mod gates;
 pub mod github;
+pub mod gitlab;
 pub mod kept;
 pub mod orders;
 pub mod request;
@@ -136,6 +137,19 @@ pub struct Version {
     pub head: CommitId,
     /// Since when.
     pub since: Timestamp,
+}
+
+/// Reviews, each with the head that stood there when it was given where it does not say itself. Of one from the very moment in
+/// which the head became another nobody can tell.
+#[must_use]
+pub fn placed(mut reviews: Vec<Review>, versions: &[Version]) -> Vec<Review> {
+    for review in reviews.iter_mut().filter(|review| review.commit.is_none()) {
+        let before = versions.iter().filter(|version| version.since < review.at);
+        let there = before.max_by_key(|version| version.since);
+        let moved = versions.iter().any(|version| version.since == review.at);
+        review.commit = there.filter(|_| !moved).map(|version| version.head.clone());
+    }
+    reviews
 }
 
 /// Who approves of just this head: each by the last that they said of it, and nobody of his own (DL-15).

@@ -102,6 +102,10 @@ impl Headers {
     }
 }
 
+/// What a signing token of Standard Webhooks begins with.
+const SIGNING: &[u8] = b"whsec_";
+/// How far the time of such a webhook may be off.
+const OFF_SECS: i64 = 300;
 /// A delivery id that is longer is nobody's.
 const DELIVERY_ID_BYTES: usize = 200;
 
@@ -112,6 +116,7 @@ pub fn hook_of(kind: ForgeKind) -> &'static Hook {
         ForgeKind::Bare => &forge::bare::HOOK,
         ForgeKind::Forgejo => &forge::forgejo::HOOK,
         ForgeKind::Github => &forge::github::HOOK,
+        ForgeKind::Gitlab => &forge::gitlab::HOOK,
     }
 }
 
@@ -124,7 +129,7 @@ pub fn read(
     secret: &[u8],
     headers: &Headers,
     body: &[u8],
-    _now: Timestamp,
+    now: Timestamp,
 ) -> Result<Trigger, Refusal> {
     let hook = hook_of(kind);
     let form = is_form(headers)?;
@@ -135,6 +140,10 @@ pub fn read(
             let of_payload = payload.as_ref().filter(|_| *form == Form::Either);
             holds(secret, &tag, body) || of_payload.is_some_and(|p| holds(secret, &tag, p))
         }
+        Signed::Token { header } => match secret.strip_prefix(SIGNING) {
+            Some(key) => is_standard(key, headers, body, now),
+            None => is_secret(secret, headers.first(&[*header]).unwrap_or_default()),
+        },
     };
     if !signed {
         return Err(Refusal::Unauthorized);
@@ -187,6 +196,38 @@ fn tag(headers: &Headers, names: &[&str]) -> Option<Vec<u8>> {
     let text = headers.first(names)?;
     let hex = text.strip_prefix("sha256=").unwrap_or(text);
     data_encoding::HEXLOWER_PERMISSIVE.decode(hex.as_bytes()).ok()
+}
+
+/// Standard Webhooks: the id, the time and the body are signed; one signature of several is enough.
+fn is_standard(key: &[u8], headers: &Headers, body: &[u8], now: Timestamp) -> bool {
+    let Ok(key) = data_encoding::BASE64.decode(key) else {
+        return false;
+    };
+    let of = |name: &str| headers.first(&[name]);
+    let (Some(id), Some(at), Some(signatures)) =
+        (of("webhook-id"), of("webhook-timestamp"), of("webhook-signature"))
+    else {
+        return false;
+    };
+    let about_now = |secs: i64| (now.as_second().saturating_sub(secs)).saturating_abs() <= OFF_SECS;
+    if !at.parse().is_ok_and(about_now) {
+        return false;
+    }
+    let message = [id.as_bytes(), b".", at.as_bytes(), b".", body].concat();
+    let tags = signatures.split(' ').filter_map(|signature| {
+        data_encoding::BASE64
+            .decode(signature.strip_prefix("v1,")?.as_bytes())
+            .ok()
+    });
+    // All are looked at, whichever holds.
+    tags.fold(false, |any, tag| holds(&key, &tag, &message) | any)
+}
+
+/// Whether a header holds the secret itself; compared by what both make of the same message, in constant time.
+fn is_secret(secret: &[u8], given: &str) -> bool {
+    let tag = Hmac::<Sha256>::new_from_slice(given.as_bytes());
+    let tag = tag.map(|mac| mac.chain_update(b"the secret").finalize().into_bytes());
+    tag.is_ok_and(|tag| holds(secret, &tag, b"the secret"))
 }
 
 fn holds(secret: &[u8], tag: &[u8], message: &[u8]) -> bool {

@@ -12,7 +12,7 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};
 
-use super::{Brand, PullRow, Shared, State, Token, forgejo, git, github};
+use super::{Brand, PullRow, Shared, State, Token, forgejo, git, github, gitlab};
 
 /// What a route answers, or why not.
 pub(super) type Answer = Result<Response, No>;
@@ -201,6 +201,7 @@ pub(super) async fn answer(Extract(shared): Extract<Arc<Shared>>, request: Reque
         match state.brand {
             Brand::Forgejo => forgejo::route(&shared, &mut state, &asked),
             Brand::Github => github::route(&shared, &mut state, &asked),
+            Brand::Gitlab => gitlab::route(&shared, &mut state, &asked),
         }
     };
     let response = asked().unwrap_or_else(|no| {

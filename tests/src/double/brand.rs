@@ -7,6 +7,8 @@ pub enum Brand {
     Forgejo,
     /// GitHub.
     Github,
+    /// GitLab.
+    Gitlab,
 }
 
 impl Brand {
@@ -16,6 +18,7 @@ impl Brand {
         match self {
             Self::Forgejo => "forgejo",
             Self::Github => "github",
+            Self::Gitlab => "gitlab",
         }
     }
 
@@ -31,6 +34,8 @@ impl Brand {
                 "checks:read",
                 "metadata:read",
             ],
+            // It covers git as well.
+            Self::Gitlab => &["api", "write_repository"],
         }
     }
 
@@ -46,6 +51,7 @@ impl Brand {
                 "pull_request_comment",
             ],
             Self::Github => &["push", "pull_request", "pull_request_review", "issue_comment"],
+            Self::Gitlab => &["push_events", "merge_requests_events", "note_events"],
         }
     }
 
@@ -54,7 +60,7 @@ impl Brand {
         match self {
             // Only who administers is told what others may do.
             Self::Forgejo => "admin",
-            Self::Github => "write",
+            Self::Github | Self::Gitlab => "write",
         }
     }
 
@@ -62,6 +68,7 @@ impl Brand {
         match self {
             Self::Forgejo => "/api/v1",
             Self::Github => "/api/v3",
+            Self::Gitlab => "/api/v4",
         }
     }
 
@@ -72,10 +79,15 @@ impl Brand {
             (Self::Forgejo, false) => &["write:repository", "read:repository"],
             (Self::Github, true) => &["contents:write"],
             (Self::Github, false) => &["contents:write", "contents:read"],
+            (Self::Gitlab, true) => &["write_repository"],
+            (Self::Gitlab, false) => &["write_repository", "read_repository"],
         }
     }
 
     pub(super) fn head_ref(self, number: u64) -> String {
-        format!("refs/pull/{number}/head")
+        match self {
+            Self::Forgejo | Self::Github => format!("refs/pull/{number}/head"),
+            Self::Gitlab => format!("refs/merge-requests/{number}/head"),
+        }
     }
 }

@@ -12,7 +12,7 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
-use super::{Brand, Done, Happening, PASSWORD, Shared, State as Forge, Token, Way, now, post};
+use super::{Brand, Done, Happening, PASSWORD, Shared, State as Forge, Token, Way, moment, now, post};
 use crate::program::{Said, clean};
 
 /// git in a repository.
@@ -55,6 +55,15 @@ pub(super) fn has(repository: &Path, commit: &str) -> bool {
 /// Whether a commit is another's ancestor, or that one.
 pub(super) fn is_behind(repository: &Path, commit: &str, tip: &str) -> bool {
     git(repository, &["merge-base", "--is-ancestor", commit, tip]).is_ok()
+}
+
+/// Whether a branch has it.
+pub(super) fn is_on_a_branch(repository: &Path, commit: &str) -> bool {
+    let list = git(
+        repository,
+        &["for-each-ref", "--contains", commit, "--count=1", "refs/heads"],
+    );
+    list.is_ok_and(|list| !list.is_empty())
 }
 
 /// Where a commit left the fleet branch.
@@ -203,7 +212,7 @@ pub(super) fn pushed(shared: &Arc<Shared>, before: &BTreeMap<String, String>, lo
         }
         let pull = state.pull(number)?;
         pull.open = false;
-        pull.merged = Some((main.clone(), now(), login.to_owned()));
+        pull.merged = Some((main.clone(), now(), login.to_owned(), Way::FastForward));
         let (done, by) = (Done::Merged, login);
         post::tell(shared, &mut state, &Happening::Pull { number, done, by });
     }
@@ -217,6 +226,7 @@ fn moved(shared: &Arc<Shared>, state: &mut Forge, branch: &str, new: &str, by: &
     let mut heads = Vec::new();
     for pull in state.pulls.values_mut().filter(of) {
         heads.push((pull.number, std::mem::replace(&mut pull.head, new.to_owned())));
+        pull.heads.push((new.to_owned(), moment()));
         pull.base.clone_from(&base);
         if let Ok(point) = fork_point(&repository, new) {
             pull.fork_point = point;
@@ -240,7 +250,7 @@ pub(super) fn who(state: &Forge, headers: &HeaderMap) -> Result<Token> {
         Brand::Forgejo => text
             .strip_prefix("token ")
             .or_else(|| text.strip_prefix("Bearer ")),
-        Brand::Github => text.strip_prefix("Bearer "),
+        Brand::Github | Brand::Gitlab => text.strip_prefix("Bearer "),
     };
     if let Some(token) = word {
         return state.tokens.get(token).cloned().context("the token is nobody's");

@@ -4,7 +4,9 @@ use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
 
-use super::{Brand, Done, Double, Happening, NAME, New, ReviewRow, Says, StatusRow, Way, git, now, post};
+use super::{
+    Brand, Done, Double, Happening, NAME, New, ReviewRow, Says, StatusRow, Way, git, moment, now, post,
+};
 
 impl Double {
     /// Opens a pull request of a branch that was pushed.
@@ -99,6 +101,7 @@ impl Double {
             commit: pull.head,
             official,
             dismissed: false,
+            at: moment(),
         });
         let (done, by) = (Done::Reviewed(says), login);
         post::tell(&self.state, &mut state, &Happening::Pull { number, done, by });
@@ -144,9 +147,17 @@ impl Double {
         let before = git::resolve(&repository, "refs/heads/main")?;
         let after = git::merge(&repository, &before, &pull.head, way, &pull.title)?;
         git::set(&repository, "refs/heads/main", &after)?;
+        if state.brand == Brand::Gitlab && way == Way::Rebase {
+            // There the branch itself is rebased, and then fast-forwarded to.
+            git::set(&repository, &state.brand.head_ref(number), &after)?;
+            let row = state.pull(number)?;
+            row.head.clone_from(&after);
+            row.heads.push((after.clone(), moment()));
+            row.fork_point.clone_from(&before);
+        }
         let row = state.pull(number)?;
         row.open = false;
-        row.merged = Some((after.clone(), now(), login.to_owned()));
+        row.merged = Some((after.clone(), now(), login.to_owned(), way));
         let (name, by) = ("refs/heads/main", login);
         let pushed = Happening::Pushed {
             name,

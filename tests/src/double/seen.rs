@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 
-use super::{Double, StatusRow};
+use super::{Brand, Double, StatusRow};
 
 impl Double {
     /// The comments of a pull request by somebody, oldest first: id and text.
@@ -20,11 +20,17 @@ impl Double {
     #[must_use]
     pub fn statuses(&self, commit: &str) -> Vec<StatusRow> {
         let state = self.locked();
-        state
-            .statuses
-            .iter()
-            .filter(|s| s.commit == commit)
-            .cloned()
+        let of = state.statuses.iter().filter(|s| s.commit == commit);
+        of.cloned()
+            .map(|mut status| {
+                // In the words of the others, so that a story can be told once.
+                status.state = match (state.brand, status.state.as_str()) {
+                    (Brand::Gitlab, "failed") => "failure".to_owned(),
+                    (Brand::Gitlab, "running") => "pending".to_owned(),
+                    _ => status.state,
+                };
+                status
+            })
             .collect()
     }
 

@@ -126,7 +126,7 @@ fn texts(value: Option<&Value>, depth: u32, words: &mut Vec<String>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::pure::forge::{forgejo, github};
+    use crate::pure::forge::{forgejo, github, gitlab};
 
     fn refusal(status: u16, words: &str) -> Refusal<'_> {
         Refusal {
@@ -182,6 +182,18 @@ mod tests {
             meaning(&github::MANNERS, &refusal(422, there), now),
             Meaning::There
         );
+        let merged = "Validation Failed, No commits between main and meshplan/admit/ace";
+        assert_eq!(
+            meaning(&github::MANNERS, &refusal(422, merged), now),
+            Meaning::There
+        );
+        let gitlab = |status, words| meaning(&gitlab::MANNERS, &refusal(status, words), now);
+        let there = "Another open merge request already exists for this source branch: !1";
+        assert_eq!(gitlab(409, there), Meaning::There);
+        assert_eq!(gitlab(409, "Cannot obtain an exclusive lease"), Meaning::Later);
+        let there = "Cannot transition status via :run from :running (Reason(s): ...)";
+        assert_eq!(gitlab(400, there), Meaning::There);
+        assert_eq!(gitlab(400, "state does not have a valid value"), Meaning::Odd);
         assert_eq!(
             meaning(&forgejo::MANNERS, &refusal(409, "x"), now),
             Meaning::There

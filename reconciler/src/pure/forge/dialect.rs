@@ -135,6 +135,7 @@ pub fn of(kind: ForgeKind, repo: &str) -> Option<Box<dyn Dialect>> {
         ForgeKind::Bare => None,
         ForgeKind::Forgejo => Some(Box::new(super::forgejo::Repo::parse(repo)?)),
         ForgeKind::Github => Some(Box::new(super::github::Repo::parse(repo)?)),
+        ForgeKind::Gitlab => Some(Box::new(super::gitlab::Project::parse(repo)?)),
     }
 }
 

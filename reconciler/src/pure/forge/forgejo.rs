@@ -257,13 +257,15 @@ fn read_pull(body: &[u8]) -> Result<Pull, Unreadable> {
 
 fn read_pulls(body: &[u8]) -> Result<Page<Pull>, Unreadable> {
     let all: Vec<serde_json::Value> = read("pull requests", body)?;
-    let pulls = all
+    let pulls: Vec<Pull> = all
         .iter()
-        .filter_map(|one| PullBody::deserialize(one).ok()?.pull().ok());
+        .filter_map(|one| PullBody::deserialize(one).ok()?.pull().ok())
+        .collect();
     Ok(Page {
         count: all.len(),
+        unread: all.len() - pulls.len(),
         total: None,
-        items: pulls.collect(),
+        items: pulls,
     })
 }
 

@@ -58,8 +58,10 @@ impl Call {
 /// A page of a list.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Page<T> {
-    /// How much is on it, also of what cannot be read.
+    /// How much is on it, also of what is not wanted or cannot be read.
     pub count: usize,
+    /// How much of that cannot be read.
+    pub unread: usize,
     /// How much there is in all, where the page says so.
     pub total: Option<usize>,
     /// What is on it.
@@ -70,6 +72,7 @@ impl<T> Page<T> {
     pub(super) fn of(items: Vec<T>) -> Self {
         Self {
             count: items.len(),
+            unread: 0,
             total: None,
             items,
         }

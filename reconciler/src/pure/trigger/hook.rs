@@ -30,6 +30,12 @@ pub enum Signed {
         /// What is signed of a form.
         form: Form,
     },
+    /// By a secret that begins with `whsec_` as Standard Webhooks has it (`webhook-signature`), and then by nothing else; any
+    /// other secret stands in a header as it is.
+    Token {
+        /// The header.
+        header: &'static str,
+    },
 }
 
 /// What is signed of a form.

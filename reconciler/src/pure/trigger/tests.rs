@@ -443,3 +443,102 @@ fn a_review_at_github_has_its_number_inside_the_pull_request() {
         assert_eq!(event(other, "{}"), Ok(Event::Other));
     }
 }
+
+fn of_gitlab(secret: &[u8], headers: &[(&str, &str)], body: &[u8], at: i64) -> Result<Event, Refusal> {
+    let headers = headers.iter().copied().chain([
+        ("content-type", "application/json"),
+        ("x-gitlab-event", "Push Hook"),
+    ]);
+    let headers: Headers = headers.collect();
+    let now = Timestamp::from_second(at).unwrap();
+    super::read(ForgeKind::Gitlab, secret, &headers, body, now).map(|trigger| trigger.event)
+}
+
+// holds: FG-2 (the vector of the forges page)
+#[test]
+fn a_signing_token_of_gitlab_wants_the_signature_of_standard_webhooks_and_takes_nothing_else() {
+    const TOKEN: &[u8] = b"whsec_AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
+    const AT: i64 = 1_795_000_000;
+    let body = br#"{"ref":"refs/heads/main","n":1}"#;
+    let good = "v1,5dl56Los11IR/46ILEzFhD5TT++aEMChLUQQ3sE40/Y=";
+    let signed = |signature: &str, at: &str, now: i64, body: &[u8]| {
+        let headers = [
+            ("webhook-id", "f5e5f430-f57b-4e6e-9fac-d9128cd7232f"),
+            ("webhook-timestamp", at),
+            ("webhook-signature", signature),
+        ];
+        of_gitlab(TOKEN, &headers, body, now)
+    };
+    let at = AT.to_string();
+    // The signature holds; what is signed is no event.
+    let held = |answer: Result<Event, Refusal>| matches!(answer, Err(Refusal::Malformed(_)));
+    assert!(held(signed(good, &at, AT, body)));
+    assert!(held(signed(&format!("v1,AAAA {good}"), &at, AT + 300, body)));
+    let refused = Err(Refusal::Unauthorized);
+    assert_eq!(signed(good, &at, AT + 301, body), refused, "of long ago");
+    assert_eq!(signed(good, &at, AT - 301, body), refused, "of the future");
+    assert_eq!(signed(good, &(AT + 1).to_string(), AT, body), refused);
+    assert_eq!(signed(good, &at, AT, b"{}"), refused);
+    assert_eq!(signed(good.trim_start_matches("v1,"), &at, AT, body), refused);
+    assert_eq!(signed("v1,", &at, AT, body), refused);
+    let token = [("x-gitlab-token", std::str::from_utf8(TOKEN).unwrap())];
+    assert_eq!(of_gitlab(TOKEN, &token, body, AT), refused, "in clear");
+    assert_eq!(of_gitlab(b"whsec_not base64!", &token, body, AT), refused);
+}
+
+// holds: FG-2
+#[test]
+fn a_secret_token_of_gitlab_is_compared_whole() {
+    let push = format!(
+        r#"{{"object_kind":"push","ref":"refs/heads/main","before":"{A}","after":"{B}","project":{{"path_with_namespace":"acme/fleet"}}}}"#
+    );
+    let with =
+        |secret: &[u8], token: &str| of_gitlab(secret, &[("x-gitlab-token", token)], push.as_bytes(), 0);
+    assert_eq!(with(SECRET, "s3cr3t"), Ok(moved()));
+    for wrong in ["", "s3cr3", "s3cr3tt", "S3cr3t"] {
+        assert_eq!(with(SECRET, wrong), Err(Refusal::Unauthorized), "{wrong}");
+    }
+    assert_eq!(with(b"", ""), Err(Refusal::Unauthorized));
+    let tag = mac(push.as_bytes());
+    let hub = [
+        ("x-hub-signature-256", tag.as_str()),
+        ("x-gitea-signature", tag.as_str()),
+    ];
+    assert_eq!(
+        of_gitlab(SECRET, &hub, push.as_bytes(), 0),
+        Err(Refusal::Unauthorized),
+        "another forge's"
+    );
+}
+
+// holds: FG-2, FG-1
+#[test]
+fn events_of_gitlab_are_told_apart_by_what_they_are_of() {
+    let event = |body: &str| of_gitlab(SECRET, &[("x-gitlab-token", "s3cr3t")], body.as_bytes(), 0);
+    let pull = |spoken: bool| {
+        Ok(Event::PullRequest {
+            repo: "acme/fleet".to_owned(),
+            number: 7,
+            spoken,
+            sender: "ravi".to_owned(),
+        })
+    };
+    let of = r#""user":{"id":42,"username":"ravi"},"project":{"id":12,"path_with_namespace":"acme/fleet"}"#;
+    let changed = format!(
+        r#"{{"object_kind":"merge_request",{of},"object_attributes":{{"iid":7,"action":"approval"}}}}"#
+    );
+    assert_eq!(event(&changed), pull(false));
+    let note = |of_what: &str| {
+        format!(
+            r#"{{"object_kind":"note",{of},"object_attributes":{{"id":1,"noteable_type":"{of_what}"}},"merge_request":{{"iid":7}}}}"#
+        )
+    };
+    assert_eq!(event(&note("MergeRequest")), pull(true));
+    assert_eq!(event(&note("Issue")), Ok(Event::Other));
+    for other in ["pipeline", "build", "tag_push", "deployment"] {
+        let body = format!(r#"{{"object_kind":"{other}",{of},"ref":"edge"}}"#);
+        assert_eq!(event(&body), Ok(Event::Other), "{other}");
+    }
+    let none = format!(r#"{{"object_kind":"push",{of}}}"#);
+    assert!(matches!(event(&none), Err(Refusal::Malformed(_))));
+}

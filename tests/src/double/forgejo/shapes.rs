@@ -40,15 +40,15 @@ pub(super) fn pull(state: &State, pull: &PullRow) -> Value {
         "user": user(state, &pull.author), "title": pull.title, "body": pull.body,
         "state": if pull.open { "open" } else { "closed" }, "draft": pull.title.starts_with("WIP:"),
         "is_locked": state.locked.contains(&pull.number), "comments": 0, "mergeable": true,
-        "merged": merged.is_some(), "merged_at": merged.map(|(_, at, _)| at),
-        "merge_commit_sha": merged.map(|(commit, ..)| commit), "merged_by": merged.map(|(.., by)| user(state, by)),
+        "merged": merged.is_some(), "merged_at": merged.map(|(_, at, ..)| at),
+        "merge_commit_sha": merged.map(|(commit, ..)| commit), "merged_by": merged.map(|(_, _, by, _)| user(state, by)),
         "requested_reviewers": [], "requested_reviewers_teams": [],
         "base": { "label": "main", "ref": "main", "sha": base, "repo_id": REPO_ID, "repo": self::repository(state) },
         "head": {
             "label": pull.from, "ref": pull.from, "sha": pull.head,
             "repo_id": if pull.fork.is_some() { FORK_ID } else { REPO_ID }, "repo": head_repo,
         },
-        "merge_base": pull.fork_point, "closed_at": merged.map(|(_, at, _)| at),
+        "merge_base": pull.fork_point, "closed_at": merged.map(|(_, at, ..)| at),
     })
 }
 

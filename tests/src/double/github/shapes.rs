@@ -51,7 +51,7 @@ pub(super) fn pull(state: &State, pull: &PullRow, form: Form) -> Value {
         "id": 900 + pull.number, "node_id": format!("PR_{}", pull.number), "number": pull.number,
         "state": if pull.open { "open" } else { "closed" }, "locked": state.locked.contains(&pull.number),
         "title": pull.title, "body": if pull.body.is_empty() { Value::Null } else { json!(pull.body) },
-        "draft": false, "user": user(state, &pull.author), "merged_at": merged.map(|(_, at, _)| at),
+        "draft": false, "user": user(state, &pull.author), "merged_at": merged.map(|(_, at, ..)| at),
         "merge_commit_sha": merged.map_or(TRIAL, |(commit, ..)| commit), "author_association": "CONTRIBUTOR",
         "head": {
             "label": format!("{owner}:{}", pull.from), "ref": pull.from, "sha": pull.head, "repo": head_repo,
@@ -59,7 +59,7 @@ pub(super) fn pull(state: &State, pull: &PullRow, form: Form) -> Value {
         "base": {
             "label": format!("{OWNER}:main"), "ref": "main", "sha": pull.base, "repo": repository(state),
         },
-        "html_url": page, "created_at": now(), "updated_at": now(), "closed_at": merged.map(|(_, at, _)| at),
+        "html_url": page, "created_at": now(), "updated_at": now(), "closed_at": merged.map(|(_, at, ..)| at),
     });
     if form == Form::Whole
         && let Some(object) = said.as_object_mut()
@@ -67,7 +67,7 @@ pub(super) fn pull(state: &State, pull: &PullRow, form: Form) -> Value {
         object.insert("merged".to_owned(), json!(merged.is_some()));
         object.insert(
             "merged_by".to_owned(),
-            json!(merged.map(|(.., by)| user(state, by))),
+            json!(merged.map(|(_, _, by, _)| user(state, by))),
         );
         object.insert("mergeable".to_owned(), Value::Null);
         object.insert("mergeable_state".to_owned(), json!("unknown"));

@@ -92,7 +92,13 @@ impl Keeper {
         let Some(since) = self.accepted_before(delivery).await? else {
             return Ok(false);
         };
-        let (fork_point, base) = (kept.fork_point.clone(), kept.base.clone());
+        let (mut fork_point, mut base) = (kept.fork_point.clone(), kept.base.clone());
+        if fork_point.is_none() && base.is_none() {
+            // A list did not tell.
+            let whole = self.forge.pull_request(kept.number).await?;
+            let same = whole.filter(|pull| pull.head == kept.head);
+            (fork_point, base) = same.map_or((None, None), |pull| (pull.fork_point, pull.base));
+        }
         let heads = vec![(kept.number, self.forge.head_ref(kept.number))];
         let (commit, head) = (delivery.commit.clone(), kept.head.clone());
         let just = self

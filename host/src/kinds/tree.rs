@@ -291,15 +291,16 @@ pub fn give_back(path: &str, found: Option<&Thing>, reach: Reach<'_>) -> Result<
 /// # Errors
 /// In words: it has none, or names a file that is in none.
 pub fn in_its_bundle(kind: Kind, trees: &BTreeMap<ResourceId, String>) -> Result<Kind, String> {
-    let Kind::Process(spec) = kind else { return Ok(kind) };
-    let tree = match &spec.bundle {
-        None => None,
-        Some(id) => Some(
-            trees
-                .get(id)
-                .ok_or_else(|| format!("`bundle` names {id}, which is no bundle or archive of the module"))?,
-        ),
+    let Kind::Process(spec) = kind else {
+        return Ok(kind);
     };
+    let tree =
+        match &spec.bundle {
+            None => None,
+            Some(id) => Some(trees.get(id).ok_or_else(|| {
+                format!("`bundle` names {id}, which is no bundle or archive of the module")
+            })?),
+        };
     unit_file::in_bundle(&spec, tree.map(String::as_str)).map(Kind::Process)
 }
 

@@ -28,6 +28,10 @@ fn first_need(module: &Module) -> Option<(String, &Range<usize>)> {
         };
     module.file.entries().into_iter().find_map(|entry| match entry {
         Entry::Process(r) => r.env_secrets.first().map(|at| (secret(at), &at.span)),
+        Entry::Archive(r) if r.source.is_none() => Some((
+            "it needs an archive that is named by its digest alone".to_owned(),
+            &r.path.span,
+        )),
         Entry::Bundle(r) if r.source.value == BundleSource::Component => {
             Some(("it needs a component's bundle".to_owned(), &r.source.span))
         }

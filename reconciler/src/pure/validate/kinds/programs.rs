@@ -58,6 +58,14 @@ pub(super) fn process(bench: &Bench<'_>, process: &ProcessResource, findings: &m
             .iter()
             .filter_map(|b| bench.wants(b, &["bundle", "archive"])),
     );
+    if let Some(at) = &process.bundle
+        && let Some(entry) = bench.entry(&at.value)
+        && entry.common().id().span.start > id.span.start
+    {
+        let message = format!("`{}` stands after the process that runs out of it", at.value);
+        let help = "resources are applied in the order in which they stand: put it before the process";
+        findings.push(bench.error(&at.span, message).help(help));
+    }
     for argv in [Some(&process.command), process.prepares.as_ref()]
         .into_iter()
         .flatten()

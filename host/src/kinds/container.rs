@@ -164,6 +164,7 @@ impl Wanted {
             stop_secs: self.asked.stop_secs.saturating_add(GRACE_SECS),
             witness: Witness::None,
             bundle: None,
+            build: None,
             user: None,
             group: None,
             working_directory: None,

@@ -3,8 +3,10 @@
 //! A daemon is started, enabled and looked at twice. One that runs once is waited for, and runs again only when it is
 //! another; one that is scheduled is kept up by its timer. Undeclared, units and files go.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
+use meshplan_schemas::ident::ResourceId;
 use meshplan_schemas::resource::programs::{Process, Run};
 
 use super::service::{NO_UNIT, NOT_LOADED, again, first_look, kept, thing, unit_name, unlimited};

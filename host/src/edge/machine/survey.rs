@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use meshplan_schemas::declaration::{Declaration, Mode};
 use meshplan_schemas::digest::Digest;
-use meshplan_schemas::ident::{ModuleName, ResourceName};
+use meshplan_schemas::ident::{ModuleName, ResourceId, ResourceName};
 use meshplan_schemas::report::Outcome;
 use meshplan_schemas::resource::{Kind, Resource};
 

@@ -338,18 +338,22 @@ impl<R: FleetRepo, L: Links> Engine<R, L> {
         // A walk keeps content of another commit for nodes that do not have it yet.
         let open = snapshot.deliveries.values().filter(|d| !d.state.is_final());
         let walked = open.flat_map(|d| &d.legs).filter(|leg| leg.from.is_some());
-        let walked = walked.flat_map(|leg| leg.nodes.values().filter_map(|c| c.after));
-        let mut missing: Vec<(bool, Digest)> = walked
-            .filter(|digest| !self.contents.modules.contains_key(digest))
-            .map(|digest| (false, digest))
+        let walked: BTreeSet<Digest> = walked
+            .flat_map(|leg| leg.nodes.values().filter_map(|c| c.after))
             .collect();
+        let unknown = walked
+            .iter()
+            .filter(|digest| !self.contents.modules.contains_key(digest));
+        let mut missing: Vec<(bool, Digest)> = unknown.map(|digest| (false, *digest)).collect();
         let texts = snapshot.accepted.get(&Scope::Policy).map(|c| c.digest);
         let known = self.read_at.is_some() && self.read_at == snapshot.changes;
         if !known || self.contents.modules.len() > 2 * self.read_modules + SPARE_CONTENTS {
             let assigned = snapshot.assignments.iter();
             let assigned = assigned
                 .flat_map(|((_, scope), a)| a.contents().map(move |c| (*scope == Scope::Policy, c.digest)));
-            let named: BTreeSet<(bool, Digest)> = assigned.chain(missing.drain(..)).collect();
+            let named: BTreeSet<(bool, Digest)> = assigned
+                .chain(walked.iter().map(|digest| (false, *digest)))
+                .collect();
             let contents = &mut self.contents;
             contents
                 .modules
@@ -432,9 +436,13 @@ impl<R: FleetRepo, L: Links> Engine<R, L> {
             ..self.signers.sign(act)?
         };
         // Before an order names them.
-        self.artifacts
-            .put(&act.artifacts, self.clock.now())
-            .map_err(PassError::Artifacts)?;
+        if !act.artifacts.is_empty() {
+            let (store, artifacts, now) = (self.artifacts.clone(), act.artifacts.clone(), self.clock.now());
+            let kept = tokio::task::spawn_blocking(move || store.put(&artifacts, now)).await;
+            kept.map_err(std::io::Error::other)
+                .flatten()
+                .map_err(PassError::Artifacts)?;
+        }
         fail::fail_point!("pass-before-store");
         let changed = self
             .store

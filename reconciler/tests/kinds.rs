@@ -18,6 +18,10 @@ key = "ed25519:11qYAYKxCrfVS/7TyWQHOg7hcvPapiMlrwIaaPcHURo="
 "#;
 const PLAN: &str = "covers = [\"*\"]\n[[stage]]\nname = \"rest\"\nrest = true\n";
 const KINDS: &str = r#"
+[[bundle]]
+id = "site"
+path = "/srv/site"
+source = "site"
 [[process]]
 id = "app"
 command = ["./app"]
@@ -48,10 +52,6 @@ id = "nginx"
 id = "tools"
 path = "/opt/tools"
 source = "files/tools.tar.gz"
-[[bundle]]
-id = "site"
-path = "/srv/site"
-source = "site"
 [[service]]
 id = "nginx-unit"
 unit = "nginx.service"
@@ -147,7 +147,7 @@ fn every_kind_composes_and_reads_back_with_its_names_resolved() {
             .unwrap()
     };
     // A step of the same build comes before the daemon that it prepares (HK-6).
-    assert_eq!((kinds[0].0.as_str(), kinds[1].0.as_str()), ("app-prepare", "app"));
+    assert_eq!((kinds[1].0.as_str(), kinds[2].0.as_str()), ("app-prepare", "app"));
     let (Kind::Process(step), Kind::Process(app)) = (of("app-prepare"), of("app")) else {
         unreachable!("these are processes")
     };

@@ -6,6 +6,9 @@
     reason = "in a test a panic is the verdict"
 )]
 
+#[path = "sessions/pieces.rs"]
+mod pieces;
+
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
@@ -74,8 +77,22 @@ impl Desk for Double {
         let found = (digest == Digest::of(b"old")).then(|| "old epoch".to_owned());
         async { Ok(found) }.boxed()
     }
-    fn artifact(&self, _: Digest, _: u64, _: u32) -> BoxFuture<'_, Result<Option<Piece>, Unavailable>> {
-        async { Ok(None) }.boxed()
+    fn artifact(
+        &self,
+        artifact: Digest,
+        offset: u64,
+        length: u32,
+    ) -> BoxFuture<'_, Result<Option<Piece>, Unavailable>> {
+        let piece = (artifact == Digest::of(b"artifact")).then(|| Piece {
+            size_bytes: 8,
+            bytes: b"artifact"
+                .iter()
+                .copied()
+                .skip(usize::try_from(offset).unwrap())
+                .take(length as usize)
+                .collect(),
+        });
+        async { Ok(piece) }.boxed()
     }
     fn take_report(&self, node: NodeId, counter: u64, envelope: String) -> BoxFuture<'_, Taken> {
         let taken = match counter {
@@ -144,11 +161,14 @@ impl World {
         Self::at(desk, SocketAddr::from(([127, 0, 0, 1], 0))).await
     }
     async fn at(desk: Arc<Double>, address: SocketAddr) -> Self {
+        Self::with(desk, address, MeshLimits::default()).await
+    }
+    async fn with(desk: Arc<Double>, address: SocketAddr, limits: MeshLimits) -> Self {
         let limits = MeshLimits {
             ping: Duration::from_millis(50),
             attempts_a_minute: 2,
             enrolment_pace: Duration::from_millis(1),
-            ..MeshLimits::default()
+            ..limits
         };
         let mesh = Mesh::with_limits(desk.clone(), vec![secret(8), secret(9)], fleet(), limits);
         let listener = tokio::net::TcpListener::bind(address).await.unwrap();

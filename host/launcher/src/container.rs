@@ -109,8 +109,14 @@ impl Engine<'_> {
         if text_of(&former.body, "Id") != Some(id) {
             return Err(format!("the former container {id} of {name} is gone"));
         }
-        if let Some(other) = self.find(name)?.filter(|other| other.id != id) {
-            self.take_away(&other.id)?;
+        match self.find(name)?.filter(|other| other.id != id) {
+            Some(other) if other.is_own => self.take_away(&other.id)?,
+            Some(_) => {
+                return Err(format!(
+                    "somebody else's container has the name {name}; the former one is {id}"
+                ));
+            }
+            None => {}
         }
         if former.body.contains(&format!("\"Name\":\"/{name}\"")) {
             return Ok(());
@@ -129,7 +135,7 @@ impl Engine<'_> {
     }
 
     fn take_away(&self, id: &str) -> Result<(), String> {
-        let gone = self.ask("DELETE", &format!("/containers/{id}?force=true&v=true"))?;
+        let gone = self.ask("DELETE", &format!("/containers/{id}?force=true"))?;
         if gone.status == 404 {
             Ok(())
         } else {

@@ -232,7 +232,7 @@ fn after() -> (Machine, Journal) {
         entry(
             "root",
             "/srv/fresh",
-            "{\"remove_tree\":{\"made\":\".fresh.new\"}}",
+            "{\"remove_tree\":{\"made\":\".fresh.new\",\"mark\":\"/policy.toml\"}}",
         ),
         put_tree("/srv/tree", "tree"),
         put_tree("/srv/unmoved", "unmoved"),

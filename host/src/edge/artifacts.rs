@@ -67,6 +67,9 @@ impl Artifacts<'_> {
     pub fn finish(self, digest: Digest) -> Result<bool, DiskError> {
         let part = at(digest, PART);
         if self.0.stat(&part)?.is_none() {
+            if self.begun(digest)?.is_none() {
+                return Ok(true);
+            }
             // One without bytes.
             self.add(digest, b"")?;
         }
@@ -150,10 +153,12 @@ impl Artifacts<'_> {
         }
         for name in self.0.list(Some(&folder))? {
             let Ok(path) = folder.join(&name) else { continue };
-            let bare = name
-                .strip_suffix(FORMER)
-                .or(name.strip_suffix(PART))
-                .unwrap_or(&name);
+            // Nothing is being fetched now: what was begun has been given up.
+            if name.ends_with(PART) {
+                self.0.unlink(&path)?;
+                continue;
+            }
+            let bare = name.strip_suffix(FORMER).unwrap_or(&name);
             if keep.contains(bare) {
                 continue;
             }

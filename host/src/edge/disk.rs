@@ -121,6 +121,12 @@ pub trait Disk: Send + Sync + fmt::Debug {
     /// # Errors
     /// [`DiskError`].
     fn rmdir(&self, path: &TargetPath) -> Result<(), DiskError>;
+    /// Removes a folder with all that is in it, whatever its names are; no link is followed, and nothing that is mounted in
+    /// it is touched. Nothing there is fine.
+    ///
+    /// # Errors
+    /// [`DiskError`]; then some of it may be gone.
+    fn remove_all(&self, path: &TargetPath) -> Result<(), DiskError>;
     /// Syncs the folder that a path stands in: what was made, renamed and removed there stays so.
     ///
     /// # Errors
@@ -146,6 +152,8 @@ pub struct Stat {
     pub gid: u32,
     /// Its length.
     pub size_bytes: u64,
+    /// On which file system it is.
+    pub device: u64,
     /// When its bytes were changed last, in nanoseconds: only to be compared.
     pub modified_ns: i64,
 }

@@ -59,6 +59,14 @@ pub fn open(declaration: &Declaration, keys: &[LinkSecret]) -> BTreeMap<Resource
         let opened = open(&resource.name, content);
         if let Ok(value) = &opened {
             scrub::hide(value);
+            if resource.kind == "container" {
+                // An environment: what a program is told is the value without its name.
+                for line in value.split(|byte| *byte == b'\n') {
+                    if let Some(at) = line.iter().position(|byte| *byte == b'=') {
+                        scrub::hide(line.get(at + 1..).unwrap_or_default());
+                    }
+                }
+            }
         }
         out.insert(resource.name.clone(), opened.map_err(|why| said(why, keys)));
     }

@@ -33,13 +33,24 @@ pub fn leaving(path: &TargetPath) -> TargetPath {
     beside(path, "old")
 }
 
+/// Whether something stood at a path when it was decided what becomes of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Was {
+    /// Nothing: what came since is somebody's, and the new tree does not take its place.
+    Away,
+    /// Something: it is kept.
+    There,
+}
+
 /// Puts the tree that was made beside in place; what stood there is kept.
 ///
 /// # Errors
 /// The disk.
-pub fn swap_in(disk: &dyn Disk, path: &TargetPath) -> Result<(), DiskError> {
+pub fn swap_in(disk: &dyn Disk, path: &TargetPath, was: Was) -> Result<(), DiskError> {
     disk.sync_all(path)?;
-    take_out(disk, path)?;
+    if was == Was::There {
+        take_out(disk, path)?;
+    }
     disk.rename_new(&coming(path), path)?;
     disk.sync_parent(path)
 }
@@ -49,10 +60,13 @@ pub fn swap_in(disk: &dyn Disk, path: &TargetPath) -> Result<(), DiskError> {
 /// # Errors
 /// The disk.
 pub fn take_out(disk: &dyn Disk, path: &TargetPath) -> Result<(), DiskError> {
-    if disk.stat(path)?.is_none() {
+    let Some(stat) = disk.stat(path)? else {
         return Ok(());
+    };
+    if stat.sort == Sort::Directory {
+        nothing_mounted(disk, path, stat.device)?;
     }
-    atomic::remove_tree(disk, &leaving(path))?;
+    remove(disk, &leaving(path))?;
     disk.rename_new(path, &leaving(path))?;
     disk.sync_parent(path)
 }
@@ -62,7 +76,7 @@ pub fn take_out(disk: &dyn Disk, path: &TargetPath) -> Result<(), DiskError> {
 /// # Errors
 /// The disk.
 pub fn forget_former(disk: &dyn Disk, path: &TargetPath) -> Result<(), DiskError> {
-    atomic::remove_tree(disk, &leaving(path))
+    remove(disk, &leaving(path))
 }
 
 /// Puts back what was kept at `from`; nothing where nothing is kept there: it never left, or is back.
@@ -82,13 +96,22 @@ pub fn put_back(disk: &dyn Disk, path: &TargetPath, from: &str, made: &str) -> R
     disk.sync_parent(path)
 }
 
-/// Nothing stands at a path any more, whatever is in it, nor beside it.
+/// Nothing stands at a path any more, whatever is in it, nor beside it; where no mark says that the host put a tree there,
+/// what stands there is somebody's and stays.
 ///
 /// # Errors
 /// The disk.
-pub fn put_away(disk: &dyn Disk, path: &TargetPath, made: &str) -> Result<(), DiskError> {
+pub fn put_away(
+    (disk, state): (&dyn Disk, &dyn Disk),
+    path: &TargetPath,
+    (made, mark): (&str, &str),
+) -> Result<(), DiskError> {
     clear(disk, path, made)?;
-    remove(disk, path)
+    let is_marked = match TargetPath::parse(mark) {
+        Ok(mark) => state.stat(&mark)?.is_some(),
+        Err(_) => false,
+    };
+    if is_marked { remove(disk, path) } else { Ok(()) }
 }
 
 fn clear(disk: &dyn Disk, path: &TargetPath, made: &str) -> Result<(), DiskError> {
@@ -98,12 +121,34 @@ fn clear(disk: &dyn Disk, path: &TargetPath, made: &str) -> Result<(), DiskError
     }
 }
 
-fn remove(disk: &dyn Disk, path: &TargetPath) -> Result<(), DiskError> {
-    match disk.stat(path)? {
-        Some(stat) if stat.sort == Sort::Directory => atomic::remove_tree(disk, path),
-        Some(_) => atomic::remove_file(disk, path),
-        None => Ok(()),
+/// Removes whatever stands at a path, and beside nothing else.
+///
+/// # Errors
+/// The disk; something is mounted in it.
+pub fn remove(disk: &dyn Disk, path: &TargetPath) -> Result<(), DiskError> {
+    if disk.stat(path)?.is_none() {
+        return Ok(());
     }
+    disk.remove_all(path)?;
+    disk.sync_parent(path)
+}
+
+/// What is mounted in a tree would move and go with it: refused before anything is renamed.
+fn nothing_mounted(disk: &dyn Disk, path: &TargetPath, device: u64) -> Result<(), DiskError> {
+    for name in disk.list(Some(path))? {
+        let Ok(below) = path.join(&name) else { continue };
+        match disk.stat(&below)? {
+            // Folders alone: a file system that is made of others gives their files the numbers of those.
+            Some(stat) if stat.sort != Sort::Directory => {}
+            Some(stat) if stat.device != device => {
+                let busy = std::io::Error::from(std::io::ErrorKind::ResourceBusy);
+                return Err(DiskError::new("move what is mounted at", &below, busy));
+            }
+            Some(_) => nothing_mounted(disk, &below, device)?,
+            None => {}
+        }
+    }
+    Ok(())
 }
 
 /// How a tree stands, without a look at its bytes: what is in it by path, with mode, owner, length and time of change.
@@ -125,7 +170,14 @@ impl Shape {
         }
         let mut ahead = vec![(tree.clone(), String::new())];
         while let Some((folder, inside)) = ahead.pop() {
-            for name in disk.list(Some(&folder))? {
+            let names = match disk.list(Some(&folder)) {
+                // It went while it was looked at.
+                Err(DiskError::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => {
+                    continue;
+                }
+                names => names?,
+            };
+            for name in names {
                 let Ok(path) = folder.join(&name) else { continue };
                 let shown = format!("{inside}{name}");
                 let Some(stat) = disk.stat(&path)? else {
@@ -194,7 +246,9 @@ impl Shape {
     }
 }
 
-fn kept(path: &TargetPath) -> TargetPath {
+/// What is kept of the tree of a path: where it is, the host has put one there.
+#[must_use]
+pub fn kept(path: &TargetPath) -> TargetPath {
     path_of(&format!(
         "{FOLDER}/{}",
         Digest::of(path.as_str().as_bytes()).hex()
@@ -242,7 +296,11 @@ pub fn keep_shape(
     for name in state.list(Some(&folder))? {
         let Ok(old) = folder.join(&name) else { continue };
         let of_old: Option<Shape> = serde_json::from_slice(&state.read(&old)?).ok();
-        if now.is_none() || of_old.as_ref() != now {
+        // What programs have left beside it makes it no other.
+        let is_now = now
+            .zip(of_old.as_ref())
+            .is_some_and(|(now, old)| now.differs(old).is_none());
+        if !is_now {
             state.unlink(&old)?;
         }
     }
@@ -257,5 +315,37 @@ pub fn keep_shape(
 /// # Errors
 /// The disk.
 pub fn forget(state: &dyn Disk, path: &TargetPath) -> Result<(), DiskError> {
-    atomic::remove_tree(state, &kept(path))
+    remove(state, &kept(path))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::edge::disk::SimDisk;
+
+    fn path(text: &str) -> TargetPath {
+        TargetPath::parse(text).unwrap()
+    }
+
+    // holds: HR-14, HK-4
+    #[test]
+    fn what_came_to_a_path_while_a_tree_was_made_for_it_is_not_moved_nor_taken_away() {
+        let (disk, state) = (SimDisk::new(), SimDisk::new());
+        let (at, mark) = (path("/opt/app"), kept(&path("/opt/app")).to_string());
+        let made = coming(&at).file_name().to_owned();
+        disk.plant(&path(&format!("{}/new", coming(&at))), b"new", 0o644);
+        disk.plant(&path("/opt/app/theirs"), b"theirs", 0o644);
+        assert!(swap_in(&disk, &at, Was::Away).unwrap_err().is_exists());
+        put_away((&disk, &state), &at, (&made, &mark)).unwrap();
+        assert!(disk.stat(&path("/opt/app/theirs")).unwrap().is_some());
+        assert!(
+            disk.stat(&coming(&at)).unwrap().is_none(),
+            "what was made beside goes"
+        );
+        // Once the host has put one there, it goes.
+        let shape = Shape::of(&disk, &at).unwrap();
+        keep_shape(&state, &at, (Digest::of(b"x"), &shape), None).unwrap();
+        put_away((&disk, &state), &at, (&made, &mark)).unwrap();
+        assert!(disk.stat(&at).unwrap().is_none());
+    }
 }

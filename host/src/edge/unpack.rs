@@ -90,13 +90,13 @@ impl<'a> Unpacking<'a> {
     ///
     /// # Errors
     /// In words: why it is refused, or what the disk said.
-    pub fn archive(&mut self, from: Box<dyn Stream>, how: How) -> Result<(), String> {
-        let unpacked: Box<dyn Read> = match how.packing {
-            Packing::Zip => return self.zip(from, how),
-            Packing::Tar => Box::new(from),
-            Packing::TarGz => Box::new(flate2::read::MultiGzDecoder::new(from)),
-            Packing::TarZst => Box::new(zstd::stream::read::Decoder::new(from).map_err(broken)?),
-        };
+    pub fn archive(&mut self, mut from: Box<dyn Stream>, how: How) -> Result<(), String> {
+        if how.packing == Packing::Zip {
+            return self.zip(from, how);
+        }
+        sane(plain(&mut from, how.packing)?)?;
+        from.rewind().map_err(broken)?;
+        let unpacked = plain(&mut from, how.packing)?;
         let mut gate = Gate::new(how.strip);
         let mut archive = tar::Archive::new(unpacked);
         for entry in archive.entries().map_err(broken)? {
@@ -216,6 +216,40 @@ impl<'a> Unpacking<'a> {
     fn at(&self, path: &str) -> Result<TargetPath, String> {
         TargetPath::parse(&format!("{}/{path}", self.folder)).map_err(|e| e.to_string())
     }
+}
+
+/// The tar in a packed stream, no longer than a tree with all that a tar has beside it may be.
+fn plain(from: &mut dyn Stream, packing: Packing) -> Result<Box<dyn Read + '_>, String> {
+    let most = TREE_BYTES.saturating_add(TREE_FILES.saturating_mul(4096));
+    Ok(match packing {
+        Packing::TarGz => Box::new(flate2::read::MultiGzDecoder::new(from).take(most)),
+        Packing::TarZst => Box::new(zstd::stream::read::Decoder::new(from).map_err(broken)?.take(most)),
+        Packing::Tar | Packing::Zip => Box::new(from.take(most)),
+    })
+}
+
+/// The longest name, or other words about an entry, in bytes: all of it is read into memory.
+const WORDS_BYTES: u64 = 64 * 1024;
+
+/// Looks through a tar before anything of it is read into memory: how long its words are, how many entries it has.
+fn sane(tar: Box<dyn Read + '_>) -> Result<(), String> {
+    let mut archive = tar::Archive::new(tar);
+    let mut left = TREE_FILES.saturating_mul(4);
+    for entry in archive.entries().map_err(broken)?.raw(true) {
+        let entry = entry.map_err(broken)?;
+        let kind = entry.header().entry_type();
+        let is_words = kind.is_gnu_longname()
+            || kind.is_gnu_longlink()
+            || kind.is_pax_local_extensions()
+            || kind.is_pax_global_extensions();
+        if is_words && entry.header().entry_size().map_err(broken)? > WORDS_BYTES {
+            return Err("the archive is refused: a name in it is longer than any may be".to_owned());
+        }
+        left = left
+            .checked_sub(1)
+            .ok_or_else(|| format!("the archive is refused: it has far more than {TREE_FILES} entries"))?;
+    }
+    Ok(())
 }
 
 fn broken(error: impl std::fmt::Display) -> String {
@@ -374,6 +408,9 @@ mod tests {
             let why = unpack(tar_of(&[entries]), HOW).unwrap_err();
             assert!(why.contains("refused"), "{name}: {why}");
         }
+        let long = raw("././@LongLink", Kind::GNULongName, 0o644, "", &[b'n'; 70_000]);
+        let why = unpack(tar_of(&[long, file("x", b"")]), HOW).unwrap_err();
+        assert!(why.contains("longer than any may be"), "{why}");
         let su = || tar_of(&[raw("su", Kind::Regular, 0o4755, "", b"x")]);
         let allowed = How {
             allow_setuid: true,

@@ -8,15 +8,16 @@ use std::collections::BTreeMap;
 
 use meshplan_schemas::digest::Digest;
 use meshplan_schemas::ident::ResourceId;
-use meshplan_schemas::resource::Kind;
 use meshplan_schemas::resource::bundles::{Archive, Bundle};
+use meshplan_schemas::resource::programs::Run;
+use meshplan_schemas::resource::{Kind, Resource};
 use serde_json::json;
 
 use super::{Back, Decision, Follow, Follower, Invalid, Reach};
 use crate::edge::accounts::Accounts;
 use crate::edge::artifacts::Artifacts;
 use crate::edge::disk::{Disk, DiskError, Owner, Sort as Standing, atomic};
-use crate::edge::tree::{self, Shape};
+use crate::edge::tree::{self, Shape, Was};
 use crate::edge::unpack::{How, Unpacking};
 use crate::pure::inverse::{Act, Place, UndoAct, When};
 use crate::pure::observed::Observed;
@@ -38,6 +39,8 @@ pub struct Wanted {
     pub whose: (Option<String>, Option<String>),
     /// What is restarted when it changes.
     pub followers: Vec<Follower>,
+    /// The ledger has a tree of the host's at the path: what stands there otherwise is not the host's to replace.
+    pub is_on_record: bool,
 }
 
 /// What a tree is made of.
@@ -92,6 +95,7 @@ fn wanted(
                 how: Follow::Restart,
             })
             .collect(),
+        is_on_record: false,
     })
 }
 
@@ -165,12 +169,17 @@ fn compare(wanted: &Wanted, reach: Reach<'_>) -> Result<Decision, String> {
     let words = |e: DiskError| e.to_string();
     let is = Shape::of(reach.root, path).map_err(words)?;
     if let Some(unpacked) = tree::shape_of(reach.state, path, wanted.content()?).map_err(words)? {
-        return Ok(match is.differs(&unpacked) {
-            None => Decision::Unchanged,
-            Some(how) => Decision::Update(format!("{path} is not what was unpacked: {how}")),
-        });
+        match is.differs(&unpacked) {
+            None => return Ok(Decision::Unchanged),
+            Some(how) if wanted.is_on_record => {
+                return Ok(Decision::Update(format!(
+                    "{path} is not what was unpacked: {how}"
+                )));
+            }
+            Some(_) => {}
+        }
     }
-    if tree::is_ours(reach.state, path).map_err(words)? {
+    if wanted.is_on_record && tree::is_ours(reach.state, path).map_err(words)? {
         return Ok(Decision::Update(format!(
             "{path} is replaced by {}",
             made_of.words()
@@ -202,19 +211,26 @@ pub fn apply(wanted: &Wanted, reach: Reach<'_>) -> Result<(), String> {
     {
         return Err(why);
     }
-    atomic::remove_tree(root, &coming).map_err(words)?;
+    let now = match root.stat(path).map_err(words)? {
+        Some(_) => Some(Shape::of(root, path).map_err(words)?),
+        None => None,
+    };
+    tree::remove(root, &coming).map_err(words)?;
     let made = unpack(wanted, &coming, reach).and_then(|()| {
         let shape = Shape::of(root, &coming).map_err(words)?;
-        let now = match root.stat(path).map_err(words)? {
-            Some(_) => Some(Shape::of(root, path).map_err(words)?),
-            None => None,
-        };
         tree::keep_shape(state, path, (wanted.content()?, &shape), now.as_ref()).map_err(words)?;
-        tree::swap_in(root, path).map_err(words)
+        let was = if now.is_some() { Was::There } else { Was::Away };
+        tree::swap_in(root, path, was).map_err(|e| {
+            if was == Was::Away {
+                // What came meanwhile is not the host's, and no way back takes it away.
+                let _forgotten = tree::forget(state, path);
+            }
+            words(e)
+        })
     });
     if made.is_err() {
         // The first fault is the one to tell; the next writer clears what this cannot.
-        let _cleared = atomic::remove_tree(root, &coming);
+        let _cleared = tree::remove(root, &coming);
     }
     made
 }
@@ -252,7 +268,10 @@ pub fn way_back(path: &str, there: &Observed, reach: Reach<'_>) -> Result<Back, 
     }
     let made = tree::coming(&path).file_name().to_owned();
     let act = match there {
-        Observed::Absent => UndoAct::RemoveTree { made },
+        Observed::Absent => UndoAct::RemoveTree {
+            made,
+            mark: tree::kept(&path).to_string(),
+        },
         _ => UndoAct::PutTree {
             from: tree::leaving(&path).file_name().to_owned(),
             made,
@@ -311,4 +330,23 @@ pub fn path_of(kind: &Kind) -> Option<String> {
         Kind::Archive(_) | Kind::Bundle(_) => kind.target().map(str::to_owned),
         _ => None,
     }
+}
+
+/// The daemons of a module whose programs are in a tree: they go on with what is there, so they are restarted when it is put
+/// in place anew.
+pub fn run_out_of<'a>(
+    tree: &'a ResourceId,
+    resources: &'a [&Resource],
+) -> impl Iterator<Item = Follower> + 'a {
+    resources
+        .iter()
+        .filter_map(move |resource| match resource.read() {
+            Ok(Kind::Process(spec)) if spec.run == Run::Daemon && spec.bundle.as_ref() == Some(tree) => {
+                Some(Follower {
+                    id: resource.name.id.clone(),
+                    how: Follow::Restart,
+                })
+            }
+            _ => None,
+        })
 }

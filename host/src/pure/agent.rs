@@ -96,6 +96,8 @@ pub struct Agent {
     /// The declaration whose artifacts are being fetched; and the one whose are all here.
     fetching: Option<Digest>,
     stocked: Option<Digest>,
+    /// Why the artifacts of a declaration cannot be had: its end, once nothing else is being done.
+    unfetched: Option<(Digest, String)>,
     /// The window whose probes were asked and have not answered.
     asking: Option<u64>,
     /// The look whose probes were asked, and the newest one that came meanwhile.
@@ -153,6 +155,7 @@ impl Agent {
             busy: Busy::Starting,
             fetching: None,
             stocked: None,
+            unfetched: None,
             asking: None,
             looking: None,
             serial: 0,
@@ -290,7 +293,7 @@ impl Agent {
                 self.next_heartbeat = now.saturating_add(i64::from(self.heartbeat_secs));
             }
             Event::Done(done) => self.done(*done, now),
-            Event::Fetched { order, fault } => self.fetched(order, fault, now),
+            Event::Fetched { order, fault } => self.fetched(order, fault),
             Event::Probed { purpose, lines } => self.probed(purpose, lines, now),
             Event::Tick => self.window_event(confirm::Event::Tick, now),
         }

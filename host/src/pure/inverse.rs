@@ -88,10 +88,13 @@ pub enum UndoAct {
         /// Group number.
         gid: u32,
     },
-    /// Nothing may stand here, nor beside it under this name: a folder goes with all that is in it.
+    /// Nothing may stand here, nor beside it under this name: a folder goes with all that is in it, where the host has put
+    /// one here since.
     RemoveTree {
         /// Under which the next tree was made.
         made: String,
+        /// What stands in the state folder where the host has put a tree here.
+        mark: String,
     },
     /// The tree that was kept beside stands here again, and what stands here goes; nothing where none is kept: it never
     /// left, or is back. Nothing stands beside it under the other name.
@@ -391,9 +394,13 @@ mod tests {
         );
         let word = |act: UndoAct| serde_json::to_string(&act).unwrap();
         let made = || "new".to_owned();
+        let remove = UndoAct::RemoveTree {
+            made: made(),
+            mark: "/trees/x".to_owned(),
+        };
         assert_eq!(
-            word(UndoAct::RemoveTree { made: made() }),
-            r#"{"remove_tree":{"made":"new"}}"#
+            word(remove),
+            r#"{"remove_tree":{"made":"new","mark":"/trees/x"}}"#
         );
         let put = UndoAct::PutTree {
             from: "old".to_owned(),

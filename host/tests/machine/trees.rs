@@ -235,7 +235,7 @@ fn an_archive_has_no_removal_and_hinders_nothing_else() {
         dropped
             .lines
             .iter()
-            .any(|l| l.outcome == Outcome::Refused && l.reason.contains("/opt/tool-2"))
+            .any(|l| l.outcome == Outcome::Kept && l.reason.contains("/opt/tool-2"))
     );
     assert_eq!(names(&world, "/opt/tool-2/"), ["bin", "bin/tool", "doc"]);
     assert!(!world.targets().contains_key("/f"));
@@ -382,4 +382,70 @@ fn a_program_runs_out_of_its_bundle_and_another_build_is_another_unit() {
             .keys()
             .any(|at| at.starts_with("/opt") || at.ends_with("web.service"))
     );
+}
+
+// holds: HR-6, HK-4
+#[test]
+fn a_tree_that_moves_below_where_it_stood_and_what_takes_its_place_are_not_swept_with_it() {
+    let world = World::new();
+    let mut machine = world.machine();
+    let app = |at: &str| bundle(&world, "app", at, &[("a", "1")]);
+    settle(&mut machine, &one(app("/opt/app"), 1));
+    let moved = settle(&mut machine, &one(app("/opt/app/current"), 2));
+    assert!(!moved.failed, "{moved:?}");
+    assert_eq!(names(&world, "/opt/"), ["app", "app/current", "app/current/a"]);
+    settle(&mut machine, &Decl::new(3));
+    settle(&mut machine, &one(app("/opt/app"), 4));
+    assert_eq!(names(&world, "/opt/"), ["app", "app/a"]);
+    let folder = crate::world::directory("app", "/opt/app");
+    let decl = Decl::new(5).with("web", vec![folder, file("f", "/opt/app/f", "x")]);
+    let taken = settle(&mut machine, &decl);
+    assert!(!taken.failed, "{taken:?}");
+    assert_eq!(names(&world, "/opt/"), ["app", "app/f"]);
+    assert!(machine.repair(&decl.get(), 50).unwrap().converged());
+}
+
+// holds: HK-4, HR-8
+#[test]
+fn what_somebody_has_where_a_tree_of_the_hosts_once_stood_is_not_replaced() {
+    let world = World::new();
+    let mut machine = world.machine();
+    settle(
+        &mut machine,
+        &one(archive(&world, "tool", "/opt/tool", &[("a", "1")]), 1),
+    );
+    settle(&mut machine, &Decl::new(2));
+    // As the report says: by hand.
+    world.disk.remove_all(&path("/opt/tool")).unwrap();
+    settle(&mut machine, &Decl::new(3));
+    world.disk.plant(&path("/opt/tool/theirs"), b"theirs", 0o644);
+    let refused = apply(
+        &mut machine,
+        &one(bundle(&world, "tool", "/opt/tool", &[("b", "2")]), 4),
+    );
+    assert!(
+        reason(&refused, "web.tool").contains("did not put there"),
+        "{refused:?}"
+    );
+    assert_eq!(names(&world, "/opt/tool/"), ["theirs"]);
+}
+
+// holds: HR-14, HK-4
+#[test]
+fn what_programs_left_in_a_tree_comes_back_with_it_and_is_no_drift() {
+    let world = World::new();
+    let mut machine = world.machine();
+    let old = one(bundle(&world, "site", "/srv/web", &[("a", "1")]), 1);
+    settle(&mut machine, &old);
+    world.disk.plant(&path("/srv/web/pid"), b"7", 0o644);
+    apply(
+        &mut machine,
+        &one(bundle(&world, "site", "/srv/web", &[("a", "2")]), 2),
+    );
+    machine.arm(100).unwrap();
+    machine.revert(&because("so"), 20).unwrap();
+    assert_eq!(names(&world, "/srv/web/"), ["a", "pid"]);
+    let looked = machine.repair(&old.get(), 50).unwrap();
+    assert_eq!((looked.end, looked.lines), (End::Converged, Vec::new()));
+    assert_eq!(names(&world, "/srv/web/"), ["a", "pid"]);
 }

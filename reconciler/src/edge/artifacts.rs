@@ -131,9 +131,12 @@ impl ArtifactStore {
                     Err(e) => return Err(e),
                 };
                 let size_bytes = file.metadata()?.len();
-                file.seek(SeekFrom::Start(offset))?;
                 let mut bytes = Vec::new();
-                file.take(most).read_to_end(&mut bytes)?;
+                // Beyond its end a file has nothing, and an offset that is none of a file's is no trouble of the disk's.
+                if offset < size_bytes {
+                    file.seek(SeekFrom::Start(offset))?;
+                    file.take(most).read_to_end(&mut bytes)?;
+                }
                 Ok(Some(Piece { size_bytes, bytes }))
             }
         }

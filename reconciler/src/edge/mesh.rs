@@ -51,6 +51,10 @@ pub struct MeshLimits {
     pub mailbox: usize,
     /// Handshakes at one time; more are told to come again.
     pub handshakes: usize,
+    /// Pieces of artifacts that are being given at one time: each takes about a mebibyte until its host has it.
+    pub pieces: usize,
+    /// So long a host waits for its turn; then it asks again by itself.
+    pub piece_turn: Duration,
     /// Enrolments at one time.
     pub enrolments: usize,
     /// Attempts to enrol from one address in a minute.
@@ -70,6 +74,8 @@ impl Default for MeshLimits {
             write: Duration::from_secs(20),
             mailbox: 64,
             handshakes: 512,
+            pieces: 64,
+            piece_turn: Duration::from_secs(5),
             enrolments: 256,
             attempts_a_minute: 20,
             enrolment: Duration::from_secs(600),
@@ -108,6 +114,7 @@ struct Shared {
     published: watch::Sender<u64>,
     handshakes: Semaphore,
     enrolments: Semaphore,
+    pieces: Semaphore,
     attempts: Mutex<Attempts>,
     unknown: Mutex<Seldom>,
     closing: CancellationToken,
@@ -191,6 +198,7 @@ impl Mesh {
             published: watch::Sender::new(0),
             handshakes: Semaphore::new(limits.handshakes),
             enrolments: Semaphore::new(limits.enrolments),
+            pieces: Semaphore::new(limits.pieces),
             attempts: Mutex::new(Attempts::new(limits.attempts_a_minute)),
             unknown: Mutex::default(),
             closing: CancellationToken::new(),

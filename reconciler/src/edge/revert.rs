@@ -134,7 +134,12 @@ impl Reverts {
         let mut previous = delivery.and_then(|delivery| delivery.previous);
         while let Some(commit) = previous {
             match self.store.delivery(&commit).await? {
-                Some(before) if before.state == State::Superseded => previous = before.previous,
+                // What never was on machines is nothing to go back to.
+                Some(before)
+                    if matches!(before.state, State::Superseded | State::Failed | State::Withdrawn) =>
+                {
+                    previous = before.previous;
+                }
                 _ => return Ok(Some(commit)),
             }
         }

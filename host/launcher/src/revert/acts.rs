@@ -41,6 +41,7 @@ enum Act {
     PutDirectory(Meta),
     RemoveTree {
         made: String,
+        mark: String,
     },
     PutTree {
         from: String,
@@ -110,7 +111,10 @@ fn act_of(word: &str, fields: &Value) -> Option<Act> {
             gid: number("gid")?,
         },
         "put_directory" => Act::PutDirectory(meta()?),
-        "remove_tree" => Act::RemoveTree { made: text("made")? },
+        "remove_tree" => Act::RemoveTree {
+            made: text("made")?,
+            mark: text("mark")?,
+        },
         "put_tree" => Act::PutTree {
             from: text("from")?,
             made: text("made")?,
@@ -144,7 +148,11 @@ pub(super) fn act(entry: &Entry, root: &Tree, state: &Tree, root_path: &Path) ->
         }
         Act::PutLink { to, uid, gid } => tree.put_link(path, to, *uid, *gid),
         Act::PutDirectory(meta) => tree.put_directory(path, *meta),
-        Act::RemoveTree { made } => tree.remove_tree(path, made),
+        // Where no mark says that the host put a tree there, what stands there is somebody's.
+        Act::RemoveTree { made, mark } => match state.stands(mark)? {
+            true => tree.remove_tree(path, made),
+            false => tree.clear_tree(path, made),
+        },
         Act::PutTree { from, made } => tree.put_tree(path, from, made),
         Act::Run {
             argv,
@@ -235,8 +243,11 @@ mod tests {
                 Act::PutDirectory(meta),
             ),
             (
-                "{\"remove_tree\":{\"made\":\"n\"}}",
-                Act::RemoveTree { made: "n".to_owned() },
+                "{\"remove_tree\":{\"made\":\"n\",\"mark\":\"/m\"}}",
+                Act::RemoveTree {
+                    made: "n".to_owned(),
+                    mark: "/m".to_owned(),
+                },
             ),
             (
                 "{\"put_tree\":{\"from\":\"o\",\"made\":\"n\"}}",

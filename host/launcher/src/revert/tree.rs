@@ -168,24 +168,46 @@ impl Tree {
     /// Nothing stands there, nor under the other name beside it: a folder goes with all that is in it.
     pub(super) fn remove_tree(&self, path: &str, made: &str) -> Result<(), String> {
         self.at(path, |place| {
-            remove_all(&place.folder, plain(made)?)?;
-            remove_all(&place.folder, &place.name)?;
+            let device = fstat(&place.folder)?.st_dev;
+            remove_all(&place.folder, plain(made)?, device)?;
+            remove_all(&place.folder, &place.name, device)?;
             fsync(&place.folder)
         })
         .or_else(|e| if e == Errno::NOENT { Ok(()) } else { Err(e) })
         .map_err(|e| format!("{path} cannot be removed: {e}"))
     }
 
+    /// Nothing stands under the other name beside it.
+    pub(super) fn clear_tree(&self, path: &str, made: &str) -> Result<(), String> {
+        self.at(path, |place| {
+            remove_all(&place.folder, plain(made)?, fstat(&place.folder)?.st_dev)?;
+            fsync(&place.folder)
+        })
+        .or_else(|e| if e == Errno::NOENT { Ok(()) } else { Err(e) })
+        .map_err(|e| format!("{path} cannot be cleared: {e}"))
+    }
+
+    /// Whether something stands there.
+    pub(super) fn stands(&self, path: &str) -> Result<bool, String> {
+        match self.at(path, Place::stat) {
+            Err(Errno::NOENT) => Ok(false),
+            there => Ok(there
+                .map_err(|e| format!("{path} cannot be looked at: {e}"))?
+                .is_some()),
+        }
+    }
+
     /// The tree that was kept beside stands there again; one that is not kept never left, or is back.
     pub(super) fn put_tree(&self, path: &str, from: &str, made: &str) -> Result<(), String> {
         self.at(path, |place| {
-            remove_all(&place.folder, plain(made)?)?;
+            let device = fstat(&place.folder)?.st_dev;
+            remove_all(&place.folder, plain(made)?, device)?;
             let from = plain(from)?;
             match statat(&place.folder, from, AtFlags::SYMLINK_NOFOLLOW) {
                 Err(Errno::NOENT) => return Ok(()),
                 kept => kept?,
             };
-            remove_all(&place.folder, &place.name)?;
+            remove_all(&place.folder, &place.name, device)?;
             renameat_with(
                 &place.folder,
                 from,
@@ -329,8 +351,9 @@ fn plain(name: &str) -> Done<&str> {
     }
 }
 
-/// Removes what stands under a name, a folder with all that is in it; nothing is fine. No link is followed.
-fn remove_all<N: rustix::path::Arg + Copy>(folder: &OwnedFd, name: N) -> Done<()> {
+/// Removes what stands under a name, a folder with all that is in it; nothing is fine. No link is followed, and what is
+/// mounted in it is busy.
+fn remove_all<N: rustix::path::Arg + Copy>(folder: &OwnedFd, name: N, device: u64) -> Done<()> {
     match unlinkat(folder, name, AtFlags::empty()) {
         Err(Errno::NOENT) => return Ok(()),
         Err(Errno::ISDIR) => {}
@@ -338,8 +361,11 @@ fn remove_all<N: rustix::path::Arg + Copy>(folder: &OwnedFd, name: N) -> Done<()
     }
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let inside = openat(folder, name, flags, Mode::empty())?;
+    if fstat(&inside)?.st_dev != device {
+        return Err(Errno::BUSY);
+    }
     for name in names(&inside)? {
-        remove_all(&inside, name.as_c_str())?;
+        remove_all(&inside, name.as_c_str(), device)?;
     }
     unlinkat(folder, name, AtFlags::REMOVEDIR)
 }

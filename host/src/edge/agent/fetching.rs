@@ -92,6 +92,17 @@ impl Fetching {
     }
 }
 
+/// Room that fetching leaves on the state folder's disk, in bytes.
+const LEFT_BYTES: u64 = 64 << 20;
+
+/// In words that there is no room for so many bytes more; none where there is, or nobody can tell.
+fn lacking(state: &dyn Disk, bytes: u64) -> Option<String> {
+    let free = state.space(None).ok()?.free_bytes;
+    (free < bytes.saturating_add(LEFT_BYTES)).then(|| {
+        format!("no room for what is fetched: {free} bytes are free in the state folder, and {LEFT_BYTES} are left alone")
+    })
+}
+
 fn looked(disk: &dyn Disk, need: &Need) -> Worked {
     let artifacts = Artifacts(disk);
     let begun = artifacts.begun(need.sha256);
@@ -122,7 +133,7 @@ impl Shell {
         let (lists, _) = named(declaration);
         self.fetching.fetch = Some(Fetch::new(order, &declaration.artifacts, &lists));
         self.fetching.begun = None;
-        self.fetching.is_busy = false;
+        // Work that is under way is waited for: two of them would meet on one artifact.
     }
 
     pub(super) fn fetch_linked(&mut self, is_linked: bool) {
@@ -154,6 +165,9 @@ impl Shell {
                 offset,
                 length,
             } => {
+                if let Some(why) = lacking(&*self.disk, u64::from(length)) {
+                    return self.fetch_ended(Some(why));
+                }
                 fetching.due = Some(Instant::now() + Duration::from_secs(1));
                 self.say([FromHost::Fetch {
                     artifact,
@@ -169,7 +183,7 @@ impl Shell {
     }
 
     fn fetch_ended(&mut self, fault: Option<String>) -> Result<(), RunError> {
-        self.fetching.is_stocked |= fault.is_none();
+        self.fetching.is_stocked = true;
         match self.fetching.fetch.take() {
             Some(fetch) => self.event(Event::Fetched {
                 order: fetch.order(),
@@ -216,9 +230,9 @@ impl Shell {
 
     /// Work on the disk is done.
     pub(super) fn fetch_worked(&mut self, order: Digest, worked: Worked) -> Result<(), RunError> {
+        self.fetching.is_busy = false;
         let fetch = (self.fetching.fetch.as_mut()).filter(|fetch| fetch.order() == order);
         let Some(fetch) = fetch else { return Ok(()) };
-        self.fetching.is_busy = false;
         let fault = match worked {
             Worked::Looked(Ok(None), list) => match list.transpose() {
                 Ok(list) => {
@@ -252,7 +266,8 @@ impl Shell {
         let orders = self.agent.orders();
         let is_calm =
             self.machine.is_some() && self.jobs.is_empty() && self.agent.standing().window.is_none();
-        if !is_calm || self.fetching.fetch.is_some() || !std::mem::take(&mut self.fetching.is_stocked) {
+        let is_fetching = self.fetching.fetch.is_some() || self.fetching.is_busy;
+        if !is_calm || is_fetching || !std::mem::take(&mut self.fetching.is_stocked) {
             return;
         }
         let newest = [&orders.declaration, &orders.confirmed, &orders.trying];
@@ -262,11 +277,16 @@ impl Shell {
             lists.extend(more_lists);
             wholes.extend(more_wholes);
         }
-        let disk = Arc::clone(&self.disk);
+        // No fetch looks at them meanwhile.
+        self.fetching.is_busy = true;
+        let (disk, done) = (Arc::clone(&self.disk), self.fetching.done.clone());
         tokio::task::spawn_blocking(move || {
-            if let Err(error) = Artifacts(&*disk).collect(&lists, &wholes) {
+            let collected = Artifacts(&*disk).collect(&lists, &wholes);
+            if let Err(error) = &collected {
                 tracing::warn!(%error, "artifacts that nobody names stay");
             }
+            // For no order: nothing waits for it but the next work.
+            let _ended = done.send((Digest::of(b""), Worked::Synced(collected)));
         });
     }
 }

@@ -61,6 +61,33 @@ impl RealDisk {
     }
 }
 
+/// Removes what stands under a name; what is on another file system is busy.
+fn remove_all<N: rustix::path::Arg + Copy>(folder: &OwnedFd, name: N, device: u64) -> Result<(), Errno> {
+    match unlinkat(folder, name, AtFlags::empty()) {
+        Err(Errno::NOENT) => return Ok(()),
+        Err(Errno::ISDIR) => {}
+        other => return other,
+    }
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let inside = openat(folder, name, flags, Mode::empty())?;
+    if fstat(&inside)?.st_dev != device {
+        return Err(Errno::BUSY);
+    }
+    let mut buffer = Vec::with_capacity(8192);
+    let mut entries = RawDir::new(&inside, buffer.spare_capacity_mut());
+    let mut names = Vec::new();
+    while let Some(entry) = entries.next() {
+        let name = entry?.file_name().to_owned();
+        if !matches!(name.to_bytes(), b"." | b"..") {
+            names.push(name);
+        }
+    }
+    for name in names {
+        remove_all(&inside, name.as_c_str(), device)?;
+    }
+    unlinkat(folder, name, AtFlags::REMOVEDIR)
+}
+
 /// Gives a file its owner and mode.
 fn give(file: &File, mode: u32, owner: Owner) -> std::io::Result<()> {
     let (uid, gid) = ids(owner);
@@ -104,6 +131,7 @@ impl Disk for RealDisk {
             uid: stat.st_uid,
             gid: stat.st_gid,
             size_bytes: u64::try_from(stat.st_size).unwrap_or(0),
+            device: stat.st_dev,
             modified_ns: (stat.st_mtime)
                 .saturating_mul(1_000_000_000)
                 .saturating_add_unsigned(stat.st_mtime_nsec),
@@ -332,6 +360,15 @@ impl Disk for RealDisk {
         cut("host::disk::rmdir");
         unlinkat(self.folder_of(path)?, path.file_name(), AtFlags::REMOVEDIR)
             .map_err(|e| DiskError::new("remove the folder", path, e))
+    }
+
+    fn remove_all(&self, path: &TargetPath) -> Result<(), DiskError> {
+        cut("host::disk::act");
+        cut("host::disk::remove_all");
+        let folder = self.folder_of(path)?;
+        let fault = |e: Errno| DiskError::new("remove", path, e);
+        let device = fstat(&folder).map_err(fault)?.st_dev;
+        remove_all(&folder, path.file_name(), device).map_err(fault)
     }
 
     fn sync_parent(&self, path: &TargetPath) -> Result<(), DiskError> {

@@ -12,7 +12,6 @@ use std::io::{self, Read};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::{Disk, DiskError, NewFile, Owner, Sort, Space, Stat, Stream};
-use meshplan_schemas::digest::Digest;
 
 use crate::pure::target_path::TargetPath;
 use tree::{Node, Op, Tree};
@@ -203,12 +202,6 @@ fn fault(act: &'static str, path: &TargetPath, kind: io::ErrorKind) -> DiskError
     DiskError::new(act, path, kind)
 }
 
-fn first_eight(digest: &Digest) -> [u8; 8] {
-    let mut bytes = [0; 8];
-    bytes.iter_mut().zip(digest.0).for_each(|(to, from)| *to = from);
-    bytes
-}
-
 fn blocks(node: Option<&Node>) -> usize {
     match node {
         Some(Node::File { bytes, .. }) => bytes.len().div_ceil(4096).max(1),
@@ -290,38 +283,7 @@ impl Disk for SimDisk {
             Err(io::ErrorKind::NotFound) => return Ok(None),
             Err(kind) => return Err(fault("look at", path, kind)),
         };
-        Ok(sim.tree.nodes.get(&ino).map(|node| match node {
-            Node::File {
-                bytes,
-                mode,
-                uid,
-                gid,
-            } => Stat {
-                sort: Sort::File,
-                mode: *mode,
-                uid: *uid,
-                gid: *gid,
-                size_bytes: bytes.len() as u64,
-                // As if no two contents were ever written at one instant.
-                modified_ns: i64::from_be_bytes(first_eight(&Digest::of(bytes))),
-            },
-            Node::Directory { mode, uid, gid, .. } => Stat {
-                sort: Sort::Directory,
-                mode: *mode,
-                uid: *uid,
-                gid: *gid,
-                size_bytes: 0,
-                modified_ns: 0,
-            },
-            Node::Link { uid, gid, .. } => Stat {
-                sort: Sort::Link,
-                mode: 0o777,
-                uid: *uid,
-                gid: *gid,
-                size_bytes: 0,
-                modified_ns: 0,
-            },
-        }))
+        Ok(sim.tree.nodes.get(&ino).map(Node::stat))
     }
 
     fn way(&self, path: Option<&TargetPath>) -> Result<Vec<(u64, u64)>, DiskError> {
@@ -574,6 +536,22 @@ impl Disk for SimDisk {
             new: None,
         });
         Ok(())
+    }
+
+    fn remove_all(&self, path: &TargetPath) -> Result<(), DiskError> {
+        match self.stat(path)? {
+            None => Ok(()),
+            Some(stat) if stat.sort == Sort::Directory => {
+                for name in self.list(Some(path))? {
+                    let below = path.join(&name);
+                    self.remove_all(
+                        &below.map_err(|_| fault("remove", path, io::ErrorKind::InvalidFilename))?,
+                    )?;
+                }
+                self.rmdir(path)
+            }
+            Some(_) => self.unlink(path),
+        }
     }
 
     fn sync_parent(&self, path: &TargetPath) -> Result<(), DiskError> {

@@ -366,10 +366,8 @@ impl Engine for RealEngine {
                 })
             }
             Turn::Remove => {
-                let options = query::RemoveContainerOptionsBuilder::new()
-                    .force(true)
-                    .v(true)
-                    .build();
+                // Its volumes stay, those without a name too: they may be the only copy (HR-16).
+                let options = query::RemoveContainerOptionsBuilder::new().force(true).build();
                 self.get(ANSWER, |engine| async move {
                     engine.remove_container(id, Some(options)).await
                 })

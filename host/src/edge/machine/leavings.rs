@@ -68,6 +68,9 @@ impl Machine {
     /// a repair has no window. Containers before the networks that they are in.
     fn waiting(&self, book: &Ledger) -> Vec<Target> {
         let mut waiting: BTreeSet<Target> = book.leavings.clone();
+        // What is declared again does not go.
+        waiting
+            .retain(|target| !(book.records.values()).any(|record| record.target.as_ref() == Some(target)));
         for record in book.records.values() {
             let Some(Target::Thing(Sort::Container, name)) = &record.target else {
                 continue;

@@ -141,8 +141,10 @@ impl Machine {
             match self.write(write, survey.wanted.get(name), &mut next) {
                 Ok(_) => {
                     // Nobody goes back to what was not as declared.
-                    if let Some(path) = write.record.target.as_ref().and_then(Target::place) {
-                        tree::forget_former(self.root(), &path)?;
+                    if let Some(path) = write.record.target.as_ref().and_then(Target::place)
+                        && let Err(error) = tree::forget_former(self.root(), &path)
+                    {
+                        tracing::warn!(%error, "a former tree stays beside the new one");
                     }
                     repaired.insert(name.clone());
                     next.owe_after(write, |name| survey.wanted.contains_key(name));

@@ -317,10 +317,16 @@ impl Machine {
                 }
                 Ok(mut thing) => {
                     thing.foresee(wanted, self.reach());
+                    if let (Wanted::Tree(tree), Some(target)) = (&mut thing, kinds::target(name, &kind)) {
+                        let mut records = ledger.records.values().chain(ledger.orphans.values());
+                        tree.is_on_record = records.any(|record| record.target.as_ref() == Some(&target));
+                    }
                     if let Some(target) = thing.target() {
-                        let falls =
-                            |path: &TargetPath| path.ancestors().any(|folder| falling.contains(&folder));
-                        let there = if target.path().is_some_and(falls) {
+                        let falls = |path: TargetPath| {
+                            falling.contains(&path)
+                                || path.ancestors().any(|folder| falling.contains(&folder))
+                        };
+                        let there = if target.place().is_some_and(falls) {
                             Observed::Absent
                         } else {
                             kinds::state(&target, self.reach())
@@ -336,6 +342,7 @@ impl Machine {
                     }
                     ask.content = thing.content();
                     ask.followers = thing.followers().to_vec();
+                    ask.followers.extend(tree::run_out_of(&name.id, resources));
                     wanted.insert(name.clone(), thing);
                 }
             }

@@ -125,10 +125,15 @@ impl Machine {
                 .flat_map(|j| &j.acts)
                 .map(|entry| (&entry.target, &entry.act))
         };
-        self.forget_former_trees(acts())?;
+        // What is confirmed stays confirmed, though something of the former trees stays as well.
+        if let Err(error) = self.forget_former_trees(acts()) {
+            tracing::warn!(%error, "a former tree stays beside the new one");
+        }
         if let Some(bytes) = window::kept_ledger(self.state())? {
             if let LedgerState::Known(mut next) = ledger::parse(&bytes) {
-                self.tidy_around_trees(acts(), &mut next.made)?;
+                if let Err(error) = self.tidy_around_trees(acts(), &mut next.made) {
+                    tracing::info!(%error, "a folder that the host made stays");
+                }
                 self.with_reserve(|state| ledger::write(state, &json(&next)))?;
                 self.ledger = LedgerState::Known(next);
             } else {
@@ -197,7 +202,10 @@ impl Machine {
         match barred {
             _ if !faults => {
                 let acts = journal.acts.iter();
-                self.forget_former_trees(acts.map(|entry| (&entry.target, &entry.act)))?;
+                let acts = acts.map(|entry| (&entry.target, &entry.act));
+                if let Err(error) = self.forget_former_trees(acts) {
+                    tracing::warn!(%error, "what was made of a tree stays beside it");
+                }
                 window::close(self.state())?;
             }
             Barred::Stay => return Ok(lines.into_values().collect()),

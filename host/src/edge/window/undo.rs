@@ -2,6 +2,7 @@
 //!
 //! Every act looks first and does nothing where the state is there, so it may be repeated after any cut.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use meshplan_schemas::ident::ResourceName;
@@ -32,7 +33,10 @@ pub struct Undone {
 #[must_use]
 pub fn walk(reach: Reach<'_>, state: &dyn Disk, journal: &Journal) -> Vec<Undone> {
     let acts = journal.acts.iter().enumerate();
+    // What follows an act that failed is done again with it.
+    let mut barred: BTreeSet<&Target> = BTreeSet::new();
     acts.map(|(at, entry)| {
+        let is_barred = barred.contains(&entry.target);
         let done = match (&entry.act, &entry.target) {
             (
                 UndoAct::Run {
@@ -43,7 +47,7 @@ pub fn walk(reach: Reach<'_>, state: &dyn Disk, journal: &Journal) -> Vec<Undone
                 _,
             ) => {
                 let bound = Duration::from_secs(u64::from(*timeout_secs));
-                once(state, at, || {
+                once(state, (at, is_barred), || {
                     reach
                         .system
                         .run(argv, bound)
@@ -60,6 +64,9 @@ pub fn walk(reach: Reach<'_>, state: &dyn Disk, journal: &Journal) -> Vec<Undone
             }
             (_, target @ Target::Thing(..)) => Err(format!("{target} is no path, and its act is a path's")),
         };
+        if done.is_err() {
+            barred.insert(&entry.target);
+        }
         Undone {
             name: entry.name.clone(),
             target: entry.target.to_string(),
@@ -71,12 +78,19 @@ pub fn walk(reach: Reach<'_>, state: &dyn Disk, journal: &Journal) -> Vec<Undone
 
 /// Runs a program of the way back, unless an earlier walk of the same journal has: where one act is barred the whole way is
 /// walked again, and what runs well by then is not restarted for that.
-fn once(state: &dyn Disk, at: usize, run: impl FnOnce() -> Result<(), String>) -> Result<(), String> {
+fn once(
+    state: &dyn Disk,
+    (at, is_barred): (usize, bool),
+    run: impl FnOnce() -> Result<(), String>,
+) -> Result<(), String> {
     let ran = path_of(&format!("/window/ran-{at}"));
     if state.stat(&ran).map_err(|e| e.to_string())?.is_some() {
         return Ok(());
     }
     run()?;
+    if is_barred {
+        return Ok(());
+    }
     if let Err(error) = put_own(state, &ran, b"") {
         tracing::warn!(%error, "that a program of the way back has run cannot be noted; it may run again");
     }
@@ -93,7 +107,7 @@ fn is_as_before(there: &Observed, act: &UndoAct) -> bool {
 
 fn on_path(disk: &dyn Disk, state: &dyn Disk, path: &TargetPath, act: &UndoAct) -> Result<(), DiskError> {
     match act {
-        UndoAct::RemoveTree { made } => return tree::put_away(disk, path, made),
+        UndoAct::RemoveTree { made, mark } => return tree::put_away((disk, state), path, (made, mark)),
         UndoAct::PutTree { from, made } => return tree::put_back(disk, path, from, made),
         _ => {}
     }

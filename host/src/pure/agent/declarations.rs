@@ -30,6 +30,9 @@ impl Agent {
             self.declaration_status(&newest, DeclarationState::KnownBad, why, now);
             return;
         }
+        if let Some((_, fault)) = self.unfetched.take_if(|(order, _)| *order == newest.digest) {
+            return self.end_unfetched(newest, fault, now);
+        }
         if !self.is_stocked(&newest, now) {
             return;
         }
@@ -85,25 +88,26 @@ impl Agent {
     }
 
     /// What an order needs is here, or cannot be had: then it is not begun.
-    pub(super) fn fetched(&mut self, order: Digest, fault: Option<String>, now: i64) {
+    pub(super) fn fetched(&mut self, order: Digest, fault: Option<String>) {
         if self.fetching != Some(order) {
             return;
         }
         self.fetching = None;
-        let Some(fault) = fault else {
-            self.stocked = Some(order);
-            return;
-        };
-        let newest = self.orders.declaration.clone().filter(|d| d.digest == order);
-        if let Some(newest) = newest {
-            let change = Change::Declaration {
-                sequence: newest.payload.sequence,
-                digest: order,
-            };
-            self.effects.push(Effect::Keep(Slot::Trying, newest.text.clone()));
-            self.orders.trying = Some(newest);
-            self.blamed_and_closed(change, Reason::NotBegun(fault), now);
+        match fault {
+            None => self.stocked = Some(order),
+            Some(fault) => self.unfetched = Some((order, fault)),
         }
+    }
+
+    /// Ends an order whose artifacts cannot be had, untouched.
+    fn end_unfetched(&mut self, newest: Kept<Declaration>, fault: String, now: i64) {
+        let change = Change::Declaration {
+            sequence: newest.payload.sequence,
+            digest: newest.digest,
+        };
+        self.effects.push(Effect::Keep(Slot::Trying, newest.text.clone()));
+        self.orders.trying = Some(newest);
+        self.blamed_and_closed(change, Reason::NotBegun(fault), now);
     }
 
     pub(super) fn declaration_applied(&mut self, change: Change, applied: Applied, now: i64) {

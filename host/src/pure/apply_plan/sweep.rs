@@ -152,8 +152,13 @@ pub(super) fn sweeps(inputs: &Inputs<'_>, lines: &mut Vec<ResourceLine>) -> Swee
         };
         // What a new target lies below must make way first.
         let in_the_way = |target: &Target| {
-            let path = target.path();
-            path.is_some_and(|path| inputs.declared.iter().any(|d| d.is_below(path)))
+            let Some(path) = target.place() else { return false };
+            // A tree is also in the way of what else stands where it stood.
+            inputs
+                .declared
+                .iter()
+                .filter_map(Target::place)
+                .any(|d| d.is_below(&path) || d == path)
         };
         if record.kind == "directory" {
             folders.push(sweep);
@@ -280,7 +285,8 @@ fn how(record: &Record, inputs: &Inputs<'_>) -> SweepHow {
         let stays = "an archive is unpacked and never removed, as things may have been put into its folder";
         return match inputs.names.contains(&record.name) {
             true => SweepHow::Forget(stays.to_owned()),
-            false => SweepHow::Refuse(format!("{stays}; remove it by hand")),
+            // Not `refused`: that would speak against the change in which it was dropped.
+            false => SweepHow::Keep(format!("{stays}; remove it by hand")),
         };
     }
     let is_folder = record.kind == "directory";

@@ -1,7 +1,10 @@
 //! One member's session: from the handshake to its end.
 
+use std::sync::Arc;
+
 use data_encoding::BASE64;
 use meshplan_schemas::declaration::Declaration;
+use meshplan_schemas::digest::Digest;
 use meshplan_schemas::envelope::{Envelope, Payload as _};
 use meshplan_schemas::epoch::Epoch;
 use meshplan_schemas::fleet_list::{FleetHead, Leaf};
@@ -183,27 +186,43 @@ impl Member {
                 artifact,
                 offset,
                 length,
-            } => match desk.artifact(artifact, offset, length).await {
-                Ok(Some(piece)) => {
-                    let word = ToHost::Piece {
-                        artifact,
-                        offset,
-                        size_bytes: piece.size_bytes,
-                        bytes: BASE64.encode(&piece.bytes),
-                    };
-                    drop(piece);
-                    self.say(carrier, &word).await
-                }
-                Ok(None) => {
-                    tracing::warn!(node = %self.leaf.id, %artifact, "a host wants an artifact that is not kept");
-                    self.say(carrier, &ToHost::NoArtifact { artifact }).await
-                }
-                Err(why) => {
-                    tracing::error!(node = %self.leaf.id, %why, "an artifact could not be read");
-                    Err(End::Say(close::LATER, "come again"))
-                }
-            },
+            } => self.give(carrier, artifact, offset, length).await,
             FromHost::Unknown => Ok(()),
+        }
+    }
+
+    /// Gives a piece of an artifact, when its turn comes soon: a fleet that fetches at one time takes no more memory for it
+    /// than [`super::MeshLimits::pieces`]. Who is not answered asks again.
+    async fn give(
+        &mut self,
+        carrier: &mut Carrier,
+        artifact: Digest,
+        offset: u64,
+        length: u32,
+    ) -> Result<(), End> {
+        let shared = Arc::clone(&self.mesh.shared);
+        let turn = tokio::time::timeout(shared.limits.piece_turn, shared.pieces.acquire()).await;
+        let Ok(Ok(_turn)) = turn else { return Ok(()) };
+        let node = self.leaf.id;
+        match shared.desk.artifact(artifact, offset, length).await {
+            Ok(Some(piece)) => {
+                let word = ToHost::Piece {
+                    artifact,
+                    offset,
+                    size_bytes: piece.size_bytes,
+                    bytes: BASE64.encode(&piece.bytes),
+                };
+                drop(piece);
+                self.say(carrier, &word).await
+            }
+            Ok(None) => {
+                tracing::warn!(%node, %artifact, "a host wants an artifact that is not kept");
+                self.say(carrier, &ToHost::NoArtifact { artifact }).await
+            }
+            Err(why) => {
+                tracing::error!(%node, %why, "an artifact could not be read");
+                Err(End::Say(close::LATER, "come again"))
+            }
         }
     }
 

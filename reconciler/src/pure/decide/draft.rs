@@ -253,6 +253,10 @@ impl<'a> Draft<'a> {
 
     /// As [`Draft::keep`], for a module on a node, with the values and the artifacts that it names.
     pub(super) fn keep_module(&mut self, digest: Digest, module: &Filled) -> Result<(), DecideError> {
+        // Nodes share contents: what is kept of one is not looked through for each of them.
+        if self.act.contents.contains_key(&digest) {
+            return Ok(());
+        }
         for value in &module.values {
             self.act.values.insert(value.digest(), value.clone());
         }

@@ -356,6 +356,8 @@ fn read_statuses(body: &[u8]) -> Result<Page<Checked>, Unreadable> {
 
 #[derive(Deserialize)]
 struct HookBody {
+    /// None in events of systems and groups, which are of no use here.
+    #[serde(default)]
     object_kind: String,
     project: Option<ProjectBody>,
     #[serde(rename = "ref")]
@@ -374,6 +376,7 @@ struct ProjectBody {
 
 #[derive(Deserialize)]
 struct SenderBody {
+    #[serde(default)]
     username: String,
 }
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use meshplan_schemas::digest::Digest;
 
-use super::{OWN, Owner};
+use super::{OWN, Owner, Sort, Stat};
 
 #[derive(Debug, Clone)]
 pub(super) struct Tree {
@@ -56,6 +56,52 @@ pub(super) enum Op {
     SyncNames { folder: u64 },
     /// All that was done before is on the disk.
     SyncAll,
+}
+
+impl Node {
+    pub(super) fn stat(&self) -> Stat {
+        match self {
+            Self::File {
+                bytes,
+                mode,
+                uid,
+                gid,
+            } => Stat {
+                sort: Sort::File,
+                mode: *mode,
+                uid: *uid,
+                gid: *gid,
+                size_bytes: bytes.len() as u64,
+                device: 1,
+                // As if no two contents were ever written at one instant.
+                modified_ns: i64::from_be_bytes(first_eight(&Digest::of(bytes))),
+            },
+            Self::Directory { mode, uid, gid, .. } => Stat {
+                sort: Sort::Directory,
+                mode: *mode,
+                uid: *uid,
+                gid: *gid,
+                size_bytes: 0,
+                device: 1,
+                modified_ns: 0,
+            },
+            Self::Link { uid, gid, .. } => Stat {
+                sort: Sort::Link,
+                mode: 0o777,
+                uid: *uid,
+                gid: *gid,
+                size_bytes: 0,
+                device: 1,
+                modified_ns: 0,
+            },
+        }
+    }
+}
+
+fn first_eight(digest: &Digest) -> [u8; 8] {
+    let mut bytes = [0; 8];
+    bytes.iter_mut().zip(digest.0).for_each(|(to, from)| *to = from);
+    bytes
 }
 
 impl Tree {

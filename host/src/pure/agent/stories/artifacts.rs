@@ -81,3 +81,23 @@ fn an_order_whose_artifacts_cannot_be_had_ends_untouched_and_its_content_is_not_
     fetched(&mut node, None);
     assert_eq!(node.state(), (2, DeclarationState::AwaitingConfirm));
 }
+
+// holds: HR-13, HK-15
+#[test]
+fn a_fetch_that_fails_while_a_policy_awaits_its_confirm_ends_its_own_order_and_not_that_window() {
+    let mut node = Node::new();
+    node.declare(&needing(1));
+    node.order(sample::text(&sample::epoch(
+        1,
+        "[base.scheduler]\nreconcile_secs = 40\n",
+        Targeting::everyone(),
+        vec![],
+    )));
+    assert!(node.agent.standing.window.is_some(), "the policy's");
+    fetched(&mut node, Some("gone"));
+    assert!(node.agent.standing.window.is_some(), "it stands");
+    assert_eq!(node.state(), (1, DeclarationState::Queued));
+    node.link();
+    assert_eq!(node.epoch_state(), (1, EpochState::Applied));
+    assert_eq!(node.state(), (1, DeclarationState::Reverted));
+}

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use super::request::Manners;
+use super::request::{Manners, Page};
 
 /// The most characters of a forge's own words.
 const WORDS: usize = 200;
@@ -25,6 +25,24 @@ pub(super) fn read<T: DeserializeOwned>(what: &'static str, body: &[u8]) -> Resu
     serde_json::from_slice(body).map_err(|e| Unreadable {
         what,
         why: e.to_string(),
+    })
+}
+
+/// A page of things, each read by itself: one that cannot be read is counted, and hinders no other.
+pub(super) fn read_page<B: DeserializeOwned, T>(
+    what: &'static str,
+    body: &[u8],
+    one: impl Fn(B) -> Result<T, Unreadable>,
+) -> Result<Page<T>, Unreadable> {
+    let all: Vec<Value> = read(what, body)?;
+    let items: Vec<T> = (all.iter())
+        .filter_map(|value| one(B::deserialize(value).ok()?).ok())
+        .collect();
+    Ok(Page {
+        count: all.len(),
+        unread: all.len() - items.len(),
+        total: None,
+        items,
     })
 }
 

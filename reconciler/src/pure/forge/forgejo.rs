@@ -10,7 +10,7 @@ use meshplan_schemas::ident::CommitId;
 use serde::Deserialize;
 use serde_json::json;
 
-use super::answer::{Unreadable, read};
+use super::answer::{Unreadable, read, read_page};
 use super::dialect::{Dialect, ReadChecks, owner_and_name};
 use super::request::{Call, Manners, Method, Page, encoded};
 use super::{Comment, CommitStatus, Merged, NewPull, Pull, Review, Says, User};
@@ -256,17 +256,7 @@ fn read_pull(body: &[u8]) -> Result<Pull, Unreadable> {
 }
 
 fn read_pulls(body: &[u8]) -> Result<Page<Pull>, Unreadable> {
-    let all: Vec<serde_json::Value> = read("pull requests", body)?;
-    let pulls: Vec<Pull> = all
-        .iter()
-        .filter_map(|one| PullBody::deserialize(one).ok()?.pull().ok())
-        .collect();
-    Ok(Page {
-        count: all.len(),
-        unread: all.len() - pulls.len(),
-        total: None,
-        items: pulls,
-    })
+    read_page("pull requests", body, PullBody::pull)
 }
 
 /// A comment, as Forgejo and GitHub tell of one.

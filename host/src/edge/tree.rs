@@ -66,7 +66,7 @@ pub fn take_out(disk: &dyn Disk, path: &TargetPath) -> Result<(), DiskError> {
     if stat.sort == Sort::Directory {
         nothing_mounted(disk, path, stat.device)?;
     }
-    remove(disk, &leaving(path))?;
+    atomic::remove_tree(disk, &leaving(path))?;
     disk.rename_new(path, &leaving(path))?;
     disk.sync_parent(path)
 }
@@ -76,7 +76,7 @@ pub fn take_out(disk: &dyn Disk, path: &TargetPath) -> Result<(), DiskError> {
 /// # Errors
 /// The disk.
 pub fn forget_former(disk: &dyn Disk, path: &TargetPath) -> Result<(), DiskError> {
-    remove(disk, &leaving(path))
+    atomic::remove_tree(disk, &leaving(path))
 }
 
 /// Puts back what was kept at `from`; nothing where nothing is kept there: it never left, or is back.
@@ -91,7 +91,7 @@ pub fn put_back(disk: &dyn Disk, path: &TargetPath, from: &str, made: &str) -> R
     if disk.stat(&from)?.is_none() {
         return Ok(());
     }
-    remove(disk, path)?;
+    atomic::remove_tree(disk, path)?;
     disk.rename_new(&from, path)?;
     disk.sync_parent(path)
 }
@@ -111,26 +111,18 @@ pub fn put_away(
         Ok(mark) => state.stat(&mark)?.is_some(),
         Err(_) => false,
     };
-    if is_marked { remove(disk, path) } else { Ok(()) }
+    if is_marked {
+        atomic::remove_tree(disk, path)
+    } else {
+        Ok(())
+    }
 }
 
 fn clear(disk: &dyn Disk, path: &TargetPath, made: &str) -> Result<(), DiskError> {
     match path.sibling(made) {
-        Ok(made) => remove(disk, &made),
+        Ok(made) => atomic::remove_tree(disk, &made),
         Err(_) => Ok(()),
     }
-}
-
-/// Removes whatever stands at a path, and beside nothing else.
-///
-/// # Errors
-/// The disk; something is mounted in it.
-pub fn remove(disk: &dyn Disk, path: &TargetPath) -> Result<(), DiskError> {
-    if disk.stat(path)?.is_none() {
-        return Ok(());
-    }
-    disk.remove_all(path)?;
-    disk.sync_parent(path)
 }
 
 /// What is mounted in a tree would move and go with it: refused before anything is renamed.
@@ -315,7 +307,7 @@ pub fn keep_shape(
 /// # Errors
 /// The disk.
 pub fn forget(state: &dyn Disk, path: &TargetPath) -> Result<(), DiskError> {
-    remove(state, &kept(path))
+    atomic::remove_tree(state, &kept(path))
 }
 
 #[cfg(test)]

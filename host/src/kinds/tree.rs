@@ -215,7 +215,7 @@ pub fn apply(wanted: &Wanted, reach: Reach<'_>) -> Result<(), String> {
         Some(_) => Some(Shape::of(root, path).map_err(words)?),
         None => None,
     };
-    tree::remove(root, &coming).map_err(words)?;
+    atomic::remove_tree(root, &coming).map_err(words)?;
     let made = unpack(wanted, &coming, reach).and_then(|()| {
         let shape = Shape::of(root, &coming).map_err(words)?;
         tree::keep_shape(state, path, (wanted.content()?, &shape), now.as_ref()).map_err(words)?;
@@ -230,7 +230,7 @@ pub fn apply(wanted: &Wanted, reach: Reach<'_>) -> Result<(), String> {
     });
     if made.is_err() {
         // The first fault is the one to tell; the next writer clears what this cannot.
-        let _cleared = tree::remove(root, &coming);
+        let _cleared = atomic::remove_tree(root, &coming);
     }
     made
 }

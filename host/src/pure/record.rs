@@ -60,6 +60,13 @@ impl Ledger {
         records.any(|record| record.target.as_ref() == Some(target) && record.asked == asked)
     }
 
+    /// Whether something of the host's is on record at a target, declared or not.
+    #[must_use]
+    pub fn has(&self, target: &Target) -> bool {
+        let mut records = self.records.values().chain(self.orphans.values());
+        records.any(|record| record.target.as_ref() == Some(target))
+    }
+
     /// What follows a write is owed until it has followed; what the write starts afresh owes nothing more. `is_at_hand`:
     /// the module has it.
     pub fn owe_after(&mut self, write: &Write, is_at_hand: impl Fn(&ResourceName) -> bool) {

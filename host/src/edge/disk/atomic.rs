@@ -138,22 +138,14 @@ pub fn remove_folder(disk: &dyn Disk, path: &TargetPath) -> Result<(), DiskError
     disk.sync_parent(path)
 }
 
-/// Removes a folder of the host's own with all that is in it (two levels, which is as deep as the state folder goes).
+/// Removes what stands at a path, a folder with all that is in it; what is gone already is fine.
 ///
 /// # Errors
-/// [`DiskError`].
-pub fn remove_tree(disk: &dyn Disk, folder: &TargetPath) -> Result<(), DiskError> {
-    if disk.stat(folder)?.is_none() {
+/// [`DiskError`]; something is mounted in it.
+pub fn remove_tree(disk: &dyn Disk, path: &TargetPath) -> Result<(), DiskError> {
+    if disk.stat(path)?.is_none() {
         return Ok(());
     }
-    for name in disk.list(Some(folder))? {
-        let Ok(path) = folder.join(&name) else { continue };
-        match disk.stat(&path)? {
-            Some(stat) if stat.sort == super::Sort::Directory => remove_tree(disk, &path)?,
-            Some(_) => disk.unlink(&path)?,
-            None => {}
-        }
-    }
-    disk.rmdir(folder)?;
-    disk.sync_parent(folder)
+    disk.remove_all(path)?;
+    disk.sync_parent(path)
 }

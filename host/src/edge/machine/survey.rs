@@ -318,8 +318,7 @@ impl Machine {
                 Ok(mut thing) => {
                     thing.foresee(wanted, self.reach());
                     if let (Wanted::Tree(tree), Some(target)) = (&mut thing, kinds::target(name, &kind)) {
-                        let mut records = ledger.records.values().chain(ledger.orphans.values());
-                        tree.is_on_record = records.any(|record| record.target.as_ref() == Some(&target));
+                        tree.is_on_record = ledger.has(&target);
                     }
                     if let Some(target) = thing.target() {
                         let falls = |path: TargetPath| {

@@ -29,6 +29,7 @@ use meshplan_schemas::resource::Kind;
 use meshplan_schemas::resource::programs::Run;
 use zeroize::Zeroizing;
 
+use self::file::Bytes;
 use self::reach::{BOUND, put_text, run, text_of};
 pub use self::reach::{Back, Reach};
 pub use self::seen::Seen;
@@ -191,9 +192,9 @@ impl Wanted {
         }
     }
 
-    /// Looks at what it is made from beside its fields. `coming` are the resources that the same declaration makes before
-    /// it.
-    pub fn foresee(&mut self, coming: &BTreeMap<ResourceName, Self>, reach: Reach<'_>) {
+    /// Looks at what it is made from beside its fields. `coming`: what will stand at paths when it is made, where that is
+    /// not what stands there now.
+    pub fn foresee(&mut self, coming: &BTreeMap<String, Bytes>, reach: Reach<'_>) {
         if let Self::Container(w) = self {
             w.foresee(coming, reach);
         }

@@ -19,16 +19,39 @@ use std::os::unix::net::UnixStream;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use rustix::net::sockopt::Timeout;
+use rustix::net::{self, AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+
 use super::{USAGE, say};
 
-/// How long the engine may take to answer.
-const ANSWER: Duration = Duration::from_secs(300);
+/// How long the engine may take to tell of something.
+const LOOK: Duration = Duration::from_secs(30);
+/// How long it may take to do something: one that is stopped has its own time for that.
+const ACT: Duration = Duration::from_secs(300);
 /// More than this no answer has that is read here.
 const MOST_BYTES: u64 = 16 * 1024 * 1024;
 /// The label that only containers of the host's have.
 const OWN: &str = "\"meshplan.spec\":";
+/// The label that only networks of the host's have.
+const OWN_NETWORK: &str = "\"meshplan.made\":";
+/// With what it ends where the engine does not answer: who walks a way back asks it no more then.
+pub(super) const SILENT: u8 = 75;
 /// With what it ends where it could not do it.
 const FAILED: u8 = 1;
+
+/// Why something was not done.
+#[derive(Debug)]
+struct Fault {
+    /// With what the program ends.
+    code: u8,
+    why: String,
+}
+
+impl From<String> for Fault {
+    fn from(why: String) -> Self {
+        Self { code: FAILED, why }
+    }
+}
 
 /// The command line after `container`.
 pub(super) fn command(arguments: impl Iterator<Item = OsString>) -> ExitCode {
@@ -53,7 +76,7 @@ pub(super) fn command(arguments: impl Iterator<Item = OsString>) -> ExitCode {
                 say(&format!("container {name} ended with {code}"));
                 return ExitCode::from(u8::try_from(code).unwrap_or(FAILED));
             }
-            Err(why) => Err(why),
+            Err(fault) => Err(fault),
         },
         _ => {
             say(
@@ -65,9 +88,9 @@ pub(super) fn command(arguments: impl Iterator<Item = OsString>) -> ExitCode {
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
-        Err(why) => {
-            say(&why);
-            ExitCode::from(FAILED)
+        Err(fault) => {
+            say(&fault.why);
+            ExitCode::from(fault.code)
         }
     }
 }
@@ -100,21 +123,21 @@ struct Found {
 
 impl Engine<'_> {
     /// The former container has its name again, and what has it now goes. It is not started.
-    fn restore(&self, name: &str, id: &str) -> Result<(), String> {
+    fn restore(&self, name: &str, id: &str) -> Result<(), Fault> {
         let former = self.ask("GET", &format!("/containers/{id}/json"))?;
         if former.status == 404 {
-            return Err(format!("the former container {id} of {name} is gone"));
+            return Err(format!("the former container {id} of {name} is gone").into());
         }
         let former = former.good()?;
         if text_of(&former.body, "Id") != Some(id) {
-            return Err(format!("the former container {id} of {name} is gone"));
+            return Err(format!("the former container {id} of {name} is gone").into());
         }
         match self.find(name)?.filter(|other| other.id != id) {
             Some(other) if other.is_own => self.take_away(&other.id)?,
             Some(_) => {
-                return Err(format!(
-                    "somebody else's container has the name {name}; the former one is {id}"
-                ));
+                return Err(
+                    format!("somebody else's container has the name {name}; the former one is {id}").into(),
+                );
             }
             None => {}
         }
@@ -127,14 +150,14 @@ impl Engine<'_> {
     }
 
     /// One of the host's goes; one that somebody else made under that name stays.
-    fn remove(&self, name: &str) -> Result<(), String> {
+    fn remove(&self, name: &str) -> Result<(), Fault> {
         match self.find(name)? {
             Some(found) if found.is_own => self.take_away(&found.id),
             Some(_) | None => Ok(()),
         }
     }
 
-    fn take_away(&self, id: &str) -> Result<(), String> {
+    fn take_away(&self, id: &str) -> Result<(), Fault> {
         let gone = self.ask("DELETE", &format!("/containers/{id}?force=true"))?;
         if gone.status == 404 {
             Ok(())
@@ -143,7 +166,7 @@ impl Engine<'_> {
         }
     }
 
-    fn turn(&self, name: &str, word: &str) -> Result<(), String> {
+    fn turn(&self, name: &str, word: &str) -> Result<(), Fault> {
         let found = self
             .find(name)?
             .ok_or_else(|| format!("there is no container {name}"))?;
@@ -152,7 +175,7 @@ impl Engine<'_> {
             .map(drop)
     }
 
-    fn stop(&self, name: &str) -> Result<(), String> {
+    fn stop(&self, name: &str) -> Result<(), Fault> {
         match self.find(name)? {
             Some(found) => self
                 .ask("POST", &format!("/containers/{}/stop", found.id))?
@@ -163,14 +186,14 @@ impl Engine<'_> {
     }
 
     /// Starts it and waits for its end, for as long as the unit that it runs in lets it.
-    fn run(&self, name: &str) -> Result<i64, String> {
+    fn run(&self, name: &str) -> Result<i64, Fault> {
         let found = self
             .find(name)?
             .ok_or_else(|| format!("there is no container {name}"))?;
         self.ask("POST", &format!("/containers/{}/start", found.id))?
             .good()?;
         let path = format!("/containers/{}/wait?condition=not-running", found.id);
-        let ended = self.ask_for("POST", &path, None)?.good()?;
+        let ended = self.ask_within("POST", &path, None)?.good()?;
         let code = ended
             .body
             .split_once("\"StatusCode\":")
@@ -179,27 +202,33 @@ impl Engine<'_> {
             .find(|c: char| !c.is_ascii_digit() && c != '-')
             .unwrap_or(code.len());
         let code = code.get(..end).and_then(|code| code.parse().ok());
-        code.ok_or_else(|| format!("the container engine did not say how {name} ended"))
+        code.ok_or_else(|| format!("the container engine did not say how {name} ended").into())
     }
 
-    fn unmake_network(&self, name: &str) -> Result<(), String> {
+    /// One of the host's goes; one that somebody else made under that name stays, and one that something is in.
+    fn unmake_network(&self, name: &str) -> Result<(), Fault> {
         let found = self.ask("GET", &format!("/networks/{name}"))?;
         if found.status == 404 {
             return Ok(());
         }
-        if text_of(&found.good()?.body, "Name") != Some(name) {
+        let body = found.good()?.body;
+        if text_of(&body, "Name") != Some(name) || !body.contains(OWN_NETWORK) {
             return Ok(());
         }
         let gone = self.ask("DELETE", &format!("/networks/{name}"))?;
-        if gone.status == 404 {
-            Ok(())
-        } else {
-            gone.good().map(drop)
+        match gone.status {
+            404 => Ok(()),
+            // Docker's word and Podman's: it is in use.
+            403 | 409 => {
+                say(&format!("the network {name} stays, as something is in it"));
+                Ok(())
+            }
+            _ => gone.good().map(drop),
         }
     }
 
     /// The container of exactly this name.
-    fn find(&self, name: &str) -> Result<Option<Found>, String> {
+    fn find(&self, name: &str) -> Result<Option<Found>, Fault> {
         let answer = self.ask("GET", &format!("/containers/{name}/json"))?;
         if answer.status == 404 {
             return Ok(None);
@@ -209,42 +238,56 @@ impl Engine<'_> {
         if !body.contains(&format!("\"Name\":\"/{name}\"")) {
             return Ok(None);
         }
-        let id = text_of(&body, "Id").ok_or("the container engine told of a container without an id")?;
+        let id = text_of(&body, "Id");
+        let id = id.ok_or_else(|| "the container engine told of a container without an id".to_owned())?;
         Ok(Some(Found {
             id: id.to_owned(),
             is_own: body.contains(OWN),
         }))
     }
 
-    fn ask(&self, method: &str, path: &str) -> Result<Answer, String> {
-        self.ask_for(method, path, Some(ANSWER))
+    fn ask(&self, method: &str, path: &str) -> Result<Answer, Fault> {
+        self.ask_within(method, path, Some(if method == "GET" { LOOK } else { ACT }))
     }
 
-    fn ask_for(&self, method: &str, path: &str, bound: Option<Duration>) -> Result<Answer, String> {
-        let fault =
-            |e: std::io::Error| format!("the container engine behind {} cannot be asked: {e}", self.socket);
-        let mut stream = UnixStream::connect(self.socket).map_err(fault)?;
-        stream.set_read_timeout(bound).map_err(fault)?;
-        stream.set_write_timeout(Some(ANSWER)).map_err(fault)?;
+    /// Asks; no bound: for as long as it takes.
+    fn ask_within(&self, method: &str, path: &str, bound: Option<Duration>) -> Result<Answer, Fault> {
+        let silent = |e: std::io::Error| Fault {
+            code: SILENT,
+            why: format!("the container engine behind {} cannot be asked: {e}", self.socket),
+        };
+        let mut stream = connect(self.socket).map_err(silent)?;
+        stream.set_read_timeout(bound).map_err(silent)?;
         let request = format!(
             "{method} {path} HTTP/1.1\r\nHost: engine\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
         );
-        stream.write_all(request.as_bytes()).map_err(fault)?;
+        stream.write_all(request.as_bytes()).map_err(silent)?;
         let mut bytes = Vec::new();
-        stream.take(MOST_BYTES).read_to_end(&mut bytes).map_err(fault)?;
-        answer(&bytes).ok_or_else(|| format!("what answers behind {} is no container engine", self.socket))
+        stream.take(MOST_BYTES).read_to_end(&mut bytes).map_err(silent)?;
+        let answer = answer(&bytes);
+        answer.ok_or_else(|| format!("what answers behind {} is no container engine", self.socket).into())
     }
+}
+
+/// Connects within the bound of a look, also where nobody takes connections any more.
+fn connect(socket: &str) -> std::io::Result<UnixStream> {
+    let address = SocketAddrUnix::new(socket)?;
+    let flags = SocketFlags::CLOEXEC;
+    let stream = net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    net::sockopt::set_socket_timeout(&stream, Timeout::Send, Some(LOOK))?;
+    net::connect(&stream, &address)?;
+    Ok(stream.into())
 }
 
 impl Answer {
     /// The answer, where it is one of success; 304 says that it was so already.
-    fn good(self) -> Result<Self, String> {
+    fn good(self) -> Result<Self, Fault> {
         if (200..300).contains(&self.status) || self.status == 304 {
             return Ok(self);
         }
         let said = text_of(&self.body, "message").unwrap_or(self.body.trim());
         let said: String = said.chars().take(2000).collect();
-        Err(format!("the container engine refused ({}): {said}", self.status))
+        Err(format!("the container engine refused ({}): {said}", self.status).into())
     }
 }
 
@@ -343,7 +386,9 @@ mod tests {
             engine.stop("web"),
             engine.unmake_network("n"),
         ] {
-            assert!(done.unwrap_err().contains("cannot be asked"));
+            let fault = done.unwrap_err();
+            assert!(fault.why.contains("cannot be asked"));
+            assert_eq!(fault.code, SILENT);
         }
     }
 }

@@ -184,8 +184,9 @@ fn put_back(order: &Order) -> Result<bool, String> {
     let entries = acts::read(&path)?;
     let mut whole = true;
     let mut done = 0_usize;
+    let mut silent = acts::Silent::default();
     for entry in entries {
-        match entry.and_then(|entry| acts::act(&entry, &root, &state, &order.root)) {
+        match entry.and_then(|entry| acts::act(&entry, (&root, &state), &order.root, &mut silent)) {
             Ok(()) => done += 1,
             Err(why) => {
                 whole = false;

@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use meshplan_schemas::digest::Digest;
-use meshplan_schemas::ident::{ResourceId, ResourceName};
+use meshplan_schemas::ident::ResourceId;
 use meshplan_schemas::resource::containers::Container;
 use meshplan_schemas::resource::programs::{Process, Restart, Run, Witness};
 use zeroize::Zeroizing;
@@ -91,8 +91,9 @@ pub fn units_of(name: &str) -> String {
 }
 
 impl Wanted {
-    /// Looks at what it is made from. `coming` are the resources that the same declaration makes before it.
-    pub fn foresee(&mut self, coming: &BTreeMap<ResourceName, super::Wanted>, reach: Reach<'_>) {
+    /// Looks at what it is made from. `coming`: what will stand at paths when it is made, where that is not what stands
+    /// there now.
+    pub fn foresee(&mut self, coming: &BTreeMap<String, Bytes>, reach: Reach<'_>) {
         self.foreseen = self.look(coming, reach);
     }
 
@@ -111,19 +112,11 @@ impl Wanted {
             .map(|foreseen| foreseen.digest.as_str())
     }
 
-    fn look(
-        &self,
-        coming: &BTreeMap<ResourceName, super::Wanted>,
-        reach: Reach<'_>,
-    ) -> Result<Foreseen, String> {
+    fn look(&self, coming: &BTreeMap<String, Bytes>, reach: Reach<'_>) -> Result<Foreseen, String> {
         let mut files = Vec::new();
         for path in &self.asked.env_files {
-            let comes = coming.values().find_map(|wanted| match wanted {
-                super::Wanted::File(file) if file.path.as_str() == path => Some(file.bytes.zeroizing()),
-                _ => None,
-            });
-            let bytes = match comes {
-                Some(bytes) => bytes,
+            let bytes = match coming.get(path) {
+                Some(bytes) => bytes.zeroizing(),
                 None => {
                     let at = TargetPath::parse(path).map_err(|e| e.to_string())?;
                     match observe(reach.root, &at) {

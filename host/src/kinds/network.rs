@@ -131,12 +131,12 @@ pub fn way_back(name: &str, there: &Observed, reach: Reach<'_>) -> Result<Back, 
     Ok(back)
 }
 
-/// Takes away one that nothing declares, once that is confirmed and nothing is in it.
+/// Takes away one that nothing declares, once that is confirmed and nothing is in it. One that the host did not make stays.
 ///
 /// # Errors
 /// In words: something is in it.
 pub fn clear(name: &str, engine: &dyn Engine) -> Result<(), String> {
-    if engine.network(name)?.is_none() {
+    if !(engine.network(name)?).is_some_and(|network| network.labels.contains_key(MADE)) {
         return Ok(());
     }
     let all = engine.containers()?;

@@ -119,6 +119,16 @@ pub enum UndoAct {
 /// How long a program of the way back may take, in seconds.
 const RUN_SECS: u32 = 600;
 
+/// With what the launcher's words for containers end where the engine does not answer. The launcher has the same number.
+pub const SILENT: i32 = 75;
+
+/// The words of a program that name a container engine, where it acts on one: `meshplan-launcher container SOCKET`.
+#[must_use]
+pub fn engine_of(argv: &[String]) -> Option<&[String]> {
+    let engine = argv.get(..3)?;
+    (engine.get(1)? == "container").then_some(engine)
+}
+
 impl UndoAct {
     /// A program that runs; `accepts` are exit codes that say that the state was there already.
     #[must_use]

@@ -7,7 +7,7 @@ use serde_json::json;
 
 use crate::containers::{apply, container, engine, names, shown, web, world};
 use crate::things::{outcomes, reason, resource};
-use crate::world::{Decl, file, settle};
+use crate::world::{Decl, because, file, settle};
 
 fn before_and_after() -> (Decl, Decl) {
     let net = |id: &str| resource(id, "network", json!({ "name": id }));
@@ -101,6 +101,68 @@ fn what_waits_for_the_confirm_goes_though_the_engine_is_silent_when_it_comes() {
         assert_eq!(names(&world), ["fresh", "other", "web"]);
         let networks: Vec<String> = engine(&world, |sim| sim.networks.keys().cloned().collect());
         assert_eq!(networks, ["b"]);
+    }
+}
+
+// holds: HK-8, HR-2
+#[test]
+fn a_repair_that_the_engine_cuts_off_is_finished_when_it_answers_whoever_made_what_has_the_name_meanwhile() {
+    let decl = Decl::new(1).with("app", vec![web("web:1")]);
+    let (mut cut, mut done) = (0, false);
+    while !done {
+        let world = world();
+        let mut machine = world.machine();
+        settle(&mut machine, &decl);
+        // Somebody made it otherwise.
+        engine(&world, |sim| {
+            let web = sim.containers.get_mut("web").unwrap();
+            web.container
+                .labels
+                .insert("meshplan.spec".to_owned(), "other".to_owned());
+            sim.silent_after = Some(cut);
+        });
+        let repaired = machine.repair(&decl.get(), 30).unwrap();
+        done = !repaired.failed;
+        engine(&world, |sim| (sim.silent_after, sim.is_deaf) = (None, false));
+        // The image does not run any more: what stood comes back up.
+        engine(&world, |sim| sim.failing.insert("make web".to_owned()));
+        machine.repair(&decl.get(), 40).unwrap();
+        assert_eq!(engine(&world, |sim| sim.up()), ["web"], "after {cut} acts");
+        engine(&world, |sim| sim.failing.clear());
+        machine.repair(&decl.get(), 50).unwrap();
+        assert_eq!(names(&world), ["web"], "after {cut} acts");
+        assert_eq!(engine(&world, |sim| sim.up()), ["web"], "after {cut} acts");
+        cut += 1;
+    }
+    assert!(cut > 2, "{cut} acts");
+}
+
+// holds: HK-10, HR-14
+#[test]
+fn a_network_that_others_are_in_or_made_stays_and_bars_no_way_back() {
+    for is_own in [true, false] {
+        let world = world();
+        let mut machine = world.machine();
+        let before = Decl::new(1).with("app", vec![web("web:1")]);
+        settle(&mut machine, &before);
+        let net = resource("net", "network", json!({ "name": "net" }));
+        let with_net = Decl::new(2).with("app", vec![web("web:2"), net]);
+        assert!(apply(&mut machine, &with_net).window_open());
+        engine(&world, |sim| {
+            if is_own {
+                sim.found("guest", "web:1");
+                let guest = sim.containers.get_mut("guest").unwrap();
+                guest.container.networks.insert("net".to_owned());
+            } else {
+                sim.networks.get_mut("net").unwrap().labels.clear();
+            }
+        });
+        let lines = machine.revert(&because("no"), 20).unwrap();
+        assert!(
+            lines.iter().all(|line| line.outcome != Outcome::Failed),
+            "{lines:?}"
+        );
+        assert!(engine(&world, |sim| sim.networks.contains_key("net")));
     }
 }
 

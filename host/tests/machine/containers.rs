@@ -2,6 +2,7 @@
 
 use meshplan_host::edge::engine::sim::Sim;
 use meshplan_host::edge::machine::{Applied, End, Machine, Recovered};
+use meshplan_host::pure::target_path::TargetPath;
 use meshplan_schemas::declaration::OnFailure;
 use meshplan_schemas::report::Outcome;
 use meshplan_schemas::resource::Resource;
@@ -427,6 +428,32 @@ fn a_changed_file_restarts_a_container_and_one_of_its_environment_makes_it_anew(
     );
     let applied = apply(&mut machine, &missing);
     assert!(reason(&applied, "app.web").contains("/etc/none, of its environment, is nothing, no file"));
+}
+
+// holds: HR-8, HK-8
+#[test]
+fn an_environment_that_is_held_is_the_one_that_stands_there_and_makes_nothing_anew() {
+    let world = world();
+    let at = TargetPath::parse("/etc/web.env").unwrap();
+    world.root.plant(&at, b"SECRET=theirs\n", 0o600);
+    let mut machine = world.machine();
+    let mut declared = Decl::new(1).with(
+        "app",
+        vec![
+            file("env", "/etc/web.env", "SECRET=ours\n"),
+            container("web", json!({ "env_files": ["/etc/web.env"] })),
+        ],
+    );
+    declared.declaration.adopted = true;
+    settle(&mut machine, &declared);
+    assert_eq!(acts(&world), ["make web", "start web"]);
+    assert_eq!(
+        engine(&world, |sim| sim.containers["web"].env.clone()),
+        ["SECRET=theirs"]
+    );
+    declared.declaration.sequence += 1;
+    settle(&mut machine, &declared);
+    assert_eq!(acts(&world), Vec::<String>::new());
 }
 
 // holds: HR-8, HK-8

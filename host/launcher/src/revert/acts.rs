@@ -12,6 +12,7 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use super::json::{self, Value};
 use super::tree::{Meta, Tree};
 use super::{LOOK_EVERY, VERSION};
+use crate::container::SILENT;
 
 /// Where root's programs are.
 const PROGRAMS: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
@@ -136,8 +137,37 @@ fn act_of(word: &str, fields: &Value) -> Option<Act> {
     })
 }
 
+/// Container engines that were found not to answer: each act on one would wait for it, and hold up those behind it.
+#[derive(Debug, Default)]
+pub(super) struct Silent(Vec<Vec<String>>);
+
+impl Silent {
+    /// The words of a program that name an engine, where it acts on one: `meshplan-launcher container SOCKET`.
+    fn engine_of(argv: &[String]) -> Option<&[String]> {
+        let engine = argv.get(..3)?;
+        (engine.get(1)? == "container").then_some(engine)
+    }
+
+    fn has(&self, argv: &[String]) -> bool {
+        Self::engine_of(argv).is_some_and(|engine| self.0.iter().any(|silent| silent == engine))
+    }
+
+    fn note(&mut self, argv: &[String], code: Option<i32>) {
+        if let Some(engine) = Self::engine_of(argv)
+            && code == Some(i32::from(SILENT))
+        {
+            self.0.push(engine.to_vec());
+        }
+    }
+}
+
 /// Does an act.
-pub(super) fn act(entry: &Entry, root: &Tree, state: &Tree, root_path: &Path) -> Result<(), String> {
+pub(super) fn act(
+    entry: &Entry,
+    (root, state): (&Tree, &Tree),
+    root_path: &Path,
+    silent: &mut Silent,
+) -> Result<(), String> {
     let (tree, path) = (if entry.own { state } else { root }, entry.target.as_str());
     match &entry.act {
         Act::Remove => tree.remove(path),
@@ -162,13 +192,20 @@ pub(super) fn act(entry: &Entry, root: &Tree, state: &Tree, root_path: &Path) ->
             if root_path != Path::new("/") {
                 return Err(format!("{path}: below --root no program of the machine is run"));
             }
-            run(argv, accepts, *timeout_secs).map_err(|why| format!("{path}: `{}` {why}", argv.join(" ")))
+            if silent.has(argv) {
+                return Err(format!("{path}: the container engine does not answer"));
+            }
+            let ended = run(argv, *timeout_secs).and_then(|status| {
+                silent.note(argv, status.code());
+                ended_well(status, accepts)
+            });
+            ended.map_err(|why| format!("{path}: `{}` {why}", argv.join(" ")))
         }
     }
 }
 
 /// Runs a program to its end, or to its bound.
-fn run(argv: &[String], accepts: &[i64], timeout_secs: u32) -> Result<(), String> {
+fn run(argv: &[String], timeout_secs: u32) -> Result<ExitStatus, String> {
     let (program, arguments) = argv.split_first().ok_or("names no program")?;
     let mut child = Command::new(program)
         .args(arguments)
@@ -180,12 +217,12 @@ fn run(argv: &[String], accepts: &[i64], timeout_secs: u32) -> Result<(), String
         .spawn()
         .map_err(|e| format!("cannot be started: {e}"))?;
     let until = Instant::now() + Duration::from_secs(timeout_secs.into());
-    let status: ExitStatus = loop {
+    loop {
         let ended = child
             .try_wait()
             .map_err(|e| format!("cannot be waited for: {e}"))?;
         if let Some(status) = ended {
-            break status;
+            return Ok(status);
         }
         if Instant::now() >= until {
             if let Some(group) = i32::try_from(child.id()).ok().and_then(Pid::from_raw) {
@@ -196,7 +233,10 @@ fn run(argv: &[String], accepts: &[i64], timeout_secs: u32) -> Result<(), String
             return Err(format!("did not end within {timeout_secs} s"));
         }
         std::thread::sleep(LOOK_EVERY);
-    };
+    }
+}
+
+fn ended_well(status: ExitStatus, accepts: &[i64]) -> Result<(), String> {
     match status.code() {
         Some(0) => Ok(()),
         Some(code) if accepts.contains(&i64::from(code)) => Ok(()),
@@ -291,20 +331,34 @@ mod tests {
     #[test]
     fn a_program_of_the_way_back_ends_well_or_says_how_it_ended_and_is_bounded() {
         let argv = |words: &[&str]| words.iter().map(|w| (*w).to_owned()).collect::<Vec<_>>();
-        assert_eq!(run(&argv(&["true"]), &[], 9), Ok(()));
-        assert_eq!(run(&argv(&["sh", "-c", "exit 4"]), &[4], 9), Ok(()));
-        assert!(
-            run(&argv(&["sh", "-c", "exit 4"]), &[5], 9)
-                .unwrap_err()
-                .contains("4")
-        );
-        assert!(
-            run(&argv(&["/none/at/all"]), &[], 9)
-                .unwrap_err()
-                .contains("started")
-        );
-        let slow = run(&argv(&["sh", "-c", "sleep 600 & sleep 600"]), &[], 0);
-        assert_eq!(slow, Err("did not end within 0 s".to_owned()));
-        assert!(run(&[], &[], 9).is_err());
+        let ends = |words: &[&str], accepts: &[i64]| {
+            run(&argv(words), 9).and_then(|status| ended_well(status, accepts))
+        };
+        assert_eq!(ends(&["true"], &[]), Ok(()));
+        assert_eq!(ends(&["sh", "-c", "exit 4"], &[4]), Ok(()));
+        assert!(ends(&["sh", "-c", "exit 4"], &[5]).unwrap_err().contains("4"));
+        assert!(ends(&["/none/at/all"], &[]).unwrap_err().contains("started"));
+        let slow = run(&argv(&["sh", "-c", "sleep 600 & sleep 600"]), 0);
+        assert_eq!(slow.unwrap_err(), "did not end within 0 s");
+        assert!(ends(&[], &[]).is_err());
+    }
+
+    // holds: HR-13, HR-14
+    #[test]
+    fn an_engine_that_does_not_answer_is_asked_once_in_a_walk() {
+        let argv = |words: &str| words.split(' ').map(str::to_owned).collect::<Vec<_>>();
+        let mut silent = Silent::default();
+        silent.note(&argv("l container /s remove web"), Some(1));
+        silent.note(&argv("systemctl stop x y"), Some(i32::from(SILENT)));
+        assert!(!silent.has(&argv("l container /s remove web")));
+        silent.note(&argv("l container /s remove web"), Some(i32::from(SILENT)));
+        for (words, is_silent) in [
+            ("l container /s start db", true),
+            ("l container /other start db", false),
+            ("systemctl start db", false),
+            ("true", false),
+        ] {
+            assert_eq!(silent.has(&argv(words)), is_silent, "{words}");
+        }
     }
 }

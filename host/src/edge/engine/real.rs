@@ -316,8 +316,10 @@ impl Engine for RealEngine {
 
     fn make(&self, new: &New<'_>) -> Result<(), String> {
         let options = query::CreateContainerOptionsBuilder::new().name(new.name).build();
-        let body = request::container(new);
         let made = self.get(ANSWER, |engine| async move {
+            let parts = engine.version().await?.components.unwrap_or_default();
+            let is_podman = parts.iter().any(|part| part.name.starts_with("Podman"));
+            let body = request::container(new, is_podman);
             engine.create_container(Some(options), body).await
         })?;
         for warning in made.warnings {

@@ -17,8 +17,8 @@ const LOGGING: &str = "journald";
 const MIB: i64 = 1024 * 1024;
 const SECOND: i64 = 1_000_000_000;
 
-/// A container.
-pub(super) fn container(new: &New<'_>) -> ContainerCreateBody {
+/// A container. `is_podman`: of Podman's, which answers Docker's API and is another where it starts what stood.
+pub(super) fn container(new: &New<'_>, is_podman: bool) -> ContainerCreateBody {
     let spec = new.spec;
     let some = |texts: Vec<String>| (!texts.is_empty()).then_some(texts);
     let mut labels: HashMap<String, String> = spec.labels.clone().into_iter().collect();
@@ -44,7 +44,7 @@ pub(super) fn container(new: &New<'_>) -> ContainerCreateBody {
             start_period: Some(i64::from(check.start_secs) * SECOND),
             ..HealthConfig::default()
         }),
-        host_config: Some(machine(spec)),
+        host_config: Some(machine(spec, is_podman)),
         ..ContainerCreateBody::default()
     }
 }
@@ -54,7 +54,7 @@ fn inside(port: &meshplan_schemas::resource::containers::Port) -> String {
 }
 
 /// What a container has of its machine.
-fn machine(spec: &Spec) -> HostConfig {
+fn machine(spec: &Spec, is_podman: bool) -> HostConfig {
     let limits = &spec.limits;
     let set =
         |set: &std::collections::BTreeSet<String>| (!set.is_empty()).then(|| set.iter().cloned().collect());
@@ -112,7 +112,10 @@ fn machine(spec: &Spec) -> HostConfig {
         sysctls: (!spec.sysctls.is_empty()).then(|| spec.sysctls.clone().into_iter().collect()),
         restart_policy: Some(RestartPolicy {
             name: Some(match spec.restart {
-                Restart::Always => RestartPolicyNameEnum::ALWAYS,
+                // What was stopped for a change stays down when Docker starts anew. Podman has nothing that starts anew,
+                // and starts at boot only what is `always`.
+                Restart::Always if is_podman => RestartPolicyNameEnum::ALWAYS,
+                Restart::Always => RestartPolicyNameEnum::UNLESS_STOPPED,
                 Restart::OnFailure => RestartPolicyNameEnum::ON_FAILURE,
                 Restart::Never => RestartPolicyNameEnum::NO,
             }),

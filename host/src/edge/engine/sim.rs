@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use super::{Container, Engine, Image, Listed, Network, New, State, Turn, Volume};
 use crate::pure::container_spec::{MADE, SPEC};
+use crate::pure::inverse::SILENT;
 
 /// The program that the way back runs, in memory.
 pub const LAUNCHER: [&str; 3] = ["/usr/bin/meshplan-launcher", "container", "/run/sim.sock"];
@@ -101,7 +102,7 @@ impl SimEngine {
     pub(crate) fn undo_now(&self, words: &[&str]) -> Option<(i32, String)> {
         let mut sim = match self.answering() {
             Ok(sim) => sim,
-            Err(why) => return Some((1, why)),
+            Err(why) => return Some((SILENT, why)),
         };
         Some(match sim.walk(words)? {
             Ok(()) => (0, String::new()),
@@ -294,19 +295,23 @@ impl Sim {
                 None => Ok(()),
             },
             ["unmake-network", name] => {
-                if self.networks.contains_key(*name) {
-                    self.remove_network(name)
-                } else {
-                    Ok(())
+                let is_own = (self.networks.get(*name)).is_some_and(|found| found.labels.contains_key(MADE));
+                match is_own && !self.is_used(name) {
+                    true => self.remove_network(name),
+                    false => Ok(()),
                 }
             }
             _ => return None,
         })
     }
 
-    fn remove_network(&mut self, name: &str) -> Result<(), String> {
+    fn is_used(&self, network: &str) -> bool {
         let mut all = self.containers.values();
-        if all.any(|made| made.container.state.is_up() && made.container.networks.contains(name)) {
+        all.any(|made| made.container.state.is_up() && made.container.networks.contains(network))
+    }
+
+    fn remove_network(&mut self, name: &str) -> Result<(), String> {
+        if self.is_used(name) {
             return Err(format!(
                 "the container engine refused: network {name} has active endpoints"
             ));

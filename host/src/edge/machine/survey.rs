@@ -11,6 +11,7 @@ use meshplan_schemas::resource::{Kind, Resource};
 use super::{Change, LedgerState, Machine, MachineError};
 use crate::edge::accounts::Accounts;
 use crate::edge::sealed;
+use crate::kinds::file::Bytes;
 use crate::kinds::{self, Around, Invalid, Opened, Wanted, tree};
 use crate::pure::apply_plan::{self, Ask, Decision, Follower, Inputs, Nature, Part, Plan, Step};
 use crate::pure::capability;
@@ -142,6 +143,7 @@ impl Machine {
         let opened = sealed::open(declaration, &self.keys);
         let observe_all = declaration.mode == Mode::Observe;
         let mut wanted = BTreeMap::new();
+        let mut coming = Coming::of(declaration);
         let mut parts = Vec::new();
         for module in modules {
             let entry = declaration.modules.iter().find(|entry| entry.module == module);
@@ -152,9 +154,20 @@ impl Machine {
                 .collect();
             let looked_at = observe_all || entry.is_some_and(|entry| entry.mode == Mode::Observe);
             let lacking = entry.and_then(|entry| capability::lacking(&entry.requires, &self.abilities));
+            // What was there and is not taken stays as it is (HR-8).
+            let is_untaken = declaration.adopted && !declaration.take.contains(&module);
+            let is_written = |ask: &Ask| {
+                let is_own = ask.target.as_ref().is_some_and(|target| ledger.has(target));
+                !looked_at && (ask.found.is_none() || is_own || !is_untaken)
+            };
             let asks = match lacking {
                 Some(why) => Err(why),
-                None => self.asks((&resources, &opened), (&accounts, ledger), &falling, &mut wanted),
+                None => self.asks(
+                    (&resources, &opened),
+                    (&accounts, ledger, &falling),
+                    (&mut coming, is_written),
+                    &mut wanted,
+                ),
             };
             let part = match asks {
                 Err(why) => Part::Refused {
@@ -274,8 +287,8 @@ impl Machine {
     fn asks(
         &self,
         (resources, opened): (&[&Resource], &BTreeMap<ResourceName, Opened>),
-        (accounts, ledger): (&Accounts, &Ledger),
-        falling: &BTreeSet<TargetPath>,
+        (accounts, ledger, falling): (&Accounts, &Ledger, &BTreeSet<TargetPath>),
+        (coming, is_written): (&mut Coming, impl Fn(&Ask) -> bool),
         wanted: &mut BTreeMap<ResourceName, Wanted>,
     ) -> Result<Vec<Ask>, String> {
         let mut asks = Vec::new();
@@ -316,7 +329,7 @@ impl Machine {
                     ask.decision = Decision::Unknown(why);
                 }
                 Ok(mut thing) => {
-                    thing.foresee(wanted, self.reach());
+                    thing.foresee(&coming.bytes, self.reach());
                     if let (Wanted::Tree(tree), Some(target)) = (&mut thing, kinds::target(name, &kind)) {
                         tree.is_on_record = ledger.has(&target);
                     }
@@ -342,6 +355,9 @@ impl Machine {
                     ask.content = thing.content();
                     ask.followers = thing.followers().to_vec();
                     ask.followers.extend(tree::run_out_of(&name.id, resources));
+                    if is_written(&ask) {
+                        coming.add(&ask, &thing);
+                    }
                     wanted.insert(name.clone(), thing);
                 }
             }
@@ -373,6 +389,35 @@ impl Machine {
                 (target, there)
             })
             .collect()
+    }
+}
+
+/// Files that the apply itself writes, and from which containers take their environment.
+struct Coming {
+    /// What is taken for an environment.
+    named: BTreeSet<String>,
+    /// What will stand there.
+    bytes: BTreeMap<String, Bytes>,
+}
+
+impl Coming {
+    fn of(declaration: &Declaration) -> Self {
+        let environments = declaration.resources.iter().filter_map(|r| match r.read() {
+            Ok(Kind::Container(container)) => Some(container.env_files),
+            _ => None,
+        });
+        Self {
+            named: environments.flatten().collect(),
+            bytes: BTreeMap::new(),
+        }
+    }
+
+    fn add(&mut self, ask: &Ask, thing: &Wanted) {
+        if let (Wanted::File(file), Decision::Create(_) | Decision::Update(_)) = (thing, &ask.decision)
+            && self.named.contains(file.path.as_str())
+        {
+            self.bytes.insert(file.path.to_string(), file.bytes.clone());
+        }
     }
 }
 

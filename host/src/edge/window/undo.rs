@@ -8,12 +8,13 @@ use std::time::Duration;
 use meshplan_schemas::ident::ResourceName;
 
 use super::BLOBS;
+use crate::edge::command::How;
 use crate::edge::disk::{Disk, DiskError, NewFile, Owner, Sort, atomic};
 use crate::edge::ledger::{blob, path_of, put_own};
 use crate::edge::observe::observe;
 use crate::edge::tree;
 use crate::kinds::Reach;
-use crate::pure::inverse::{Journal, Place, UndoAct, path_act};
+use crate::pure::inverse::{Journal, Place, SILENT, UndoAct, engine_of, path_act};
 use crate::pure::observed::Observed;
 use crate::pure::target::Target;
 use crate::pure::target_path::TargetPath;
@@ -35,6 +36,8 @@ pub fn walk(reach: Reach<'_>, state: &dyn Disk, journal: &Journal) -> Vec<Undone
     let acts = journal.acts.iter().enumerate();
     // What follows an act that failed is done again with it.
     let mut barred: BTreeSet<&Target> = BTreeSet::new();
+    // Each act on an engine that does not answer would wait for it, and hold up those behind it.
+    let mut silent: BTreeSet<&[String]> = BTreeSet::new();
     acts.map(|(at, entry)| {
         let is_barred = barred.contains(&entry.target);
         let done = match (&entry.act, &entry.target) {
@@ -48,11 +51,15 @@ pub fn walk(reach: Reach<'_>, state: &dyn Disk, journal: &Journal) -> Vec<Undone
             ) => {
                 let bound = Duration::from_secs(u64::from(*timeout_secs));
                 once(state, (at, is_barred), || {
-                    reach
-                        .system
-                        .run(argv, bound)
-                        .fault(argv, accepts)
-                        .map_or(Ok(()), Err)
+                    let engine = engine_of(argv);
+                    if engine.is_some_and(|engine| silent.contains(engine)) {
+                        return Err("the container engine does not answer".to_owned());
+                    }
+                    let ended = reach.system.run(argv, bound);
+                    if ended.how == How::Exited(SILENT) {
+                        silent.extend(engine);
+                    }
+                    ended.fault(argv, accepts).map_or(Ok(()), Err)
                 })
             }
             (act, Target::Path(path)) => {

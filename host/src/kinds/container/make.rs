@@ -38,9 +38,18 @@ pub(super) fn anew(
         (SPEC.to_owned(), foreseen.digest.clone()),
         (IMAGE.to_owned(), image.clone()),
     ]);
-    let was_up = found.as_ref().is_some_and(|found| found.state.is_up());
-    if let Some(found) = &found {
-        make_way(found, wanted, engine)?;
+    // Where one waits already, a try of the same change was cut off; nor can anybody see how one of the host's ran before
+    // such a try stopped it.
+    let waits = engine.container(&former_of(name))?.is_some();
+    let is_own = found
+        .as_ref()
+        .is_some_and(|found| found.labels.contains_key(SPEC));
+    let is_up = found.as_ref().is_some_and(|found| found.state.is_up());
+    let was_up = is_up || wanted.asked.run == Run::Daemon && (waits || is_own);
+    match &found {
+        Some(found) if waits => engine.turn(&found.id, Turn::Remove)?,
+        Some(found) => make_way(found, wanted, engine)?,
+        None => {}
     }
     let new = New {
         name,
@@ -54,18 +63,15 @@ pub(super) fn anew(
         run(wanted, &made.id, false, engine)
     });
     let Err(why) = made else { return Ok(()) };
-    match bring_back(name, &former_of(name), was_up, engine) {
+    match bring_back(name, &foreseen.digest, was_up, engine) {
         Ok(()) => Err(why),
         Err(other) => Err(format!("{why}; and the former one is not back: {other}")),
     }
 }
 
-/// Stops what has the name and renames it. Where one waits already, this was a try of the same change, and goes.
+/// Stops what has the name and renames it.
 fn make_way(found: &Container, wanted: &Wanted, engine: &dyn Engine) -> Result<(), String> {
     let former = former_of(&wanted.asked.name);
-    if engine.container(&former)?.is_some() {
-        return engine.turn(&found.id, Turn::Remove);
-    }
     if !found.state.is_at_rest() {
         engine.turn(&found.id, Turn::Stop(wanted.asked.stop_secs))?;
     }
@@ -76,11 +82,17 @@ fn make_way(found: &Container, wanted: &Wanted, engine: &dyn Engine) -> Result<(
     renamed
 }
 
-fn bring_back(name: &str, former: &str, was_up: bool, engine: &dyn Engine) -> Result<(), String> {
-    if let Some(failed) = engine.container(name)? {
-        engine.turn(&failed.id, Turn::Remove)?;
+/// Takes away what was made under this digest, and nothing that somebody else made meanwhile; the former one has its name
+/// again.
+fn bring_back(name: &str, digest: &str, was_up: bool, engine: &dyn Engine) -> Result<(), String> {
+    match engine.container(name)? {
+        Some(failed) if failed.labels.get(SPEC).is_some_and(|made| made == digest) => {
+            engine.turn(&failed.id, Turn::Remove)?;
+        }
+        Some(_) => return Err(format!("somebody else's container has the name {name}")),
+        None => {}
     }
-    let Some(former) = engine.container(former)? else {
+    let Some(former) = engine.container(&former_of(name))? else {
         return Ok(());
     };
     engine.turn(&former.id, Turn::Rename(name))?;

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use meshplan_schemas::ident::FleetName;
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 
 /// `meshplan serve --config FILE`.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
@@ -27,8 +27,39 @@ pub struct Config {
     pub addresses: Vec<String>,
     /// Where the fleet repo lives.
     pub forge: Forge,
+    /// Other repositories whose commits may be delivered: those that fleet.toml names and this list does not are never
+    /// fetched (DL-1).
+    #[serde(default)]
+    pub components: Vec<Component>,
     /// The keys.
     pub keys: Keys,
+}
+
+/// A component that fleet.toml may name.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Component {
+    /// The repository's name, as the forge calls it and as deliveries are called after it.
+    #[serde(deserialize_with = "plain")]
+    pub repo: String,
+    /// The branch whose merges are orders.
+    #[serde(default = "main_branch", deserialize_with = "plain")]
+    pub branch: String,
+    /// `http://` or `https://`, the address that git fetches from.
+    pub url: String,
+    /// A file `user:password` or a token, for the fetch; left out, nobody is named.
+    #[serde(default)]
+    pub credentials_file: Option<PathBuf>,
+}
+
+/// A name that can stand among others in a line of the record.
+fn plain<'de, D: Deserializer<'de>>(from: D) -> Result<String, D::Error> {
+    let text = String::deserialize(from)?;
+    if text.is_empty() || text.contains(|c: char| c.is_whitespace() || c.is_control() || c == '@') {
+        let why = format!("`{}` is no name of a repository or branch", text.escape_debug());
+        return Err(serde::de::Error::custom(why));
+    }
+    Ok(text)
 }
 
 /// Where the fleet repo lives.
@@ -137,6 +168,9 @@ impl Config {
         config.keys.passphrase_file.as_mut().map(anchor);
         config.forge.credentials_file.as_mut().map(anchor);
         config.forge.token_file.as_mut().map(anchor);
+        for component in &mut config.components {
+            component.credentials_file.as_mut().map(anchor);
+        }
         Ok(config)
     }
 }

@@ -313,10 +313,12 @@ impl<R: FleetRepo, L: Links> Engine<R, L> {
     async fn decide_once(&mut self, news: &News) -> Result<Act, PassError> {
         let mut snapshot = self.store.snapshot().await?;
         snapshot.connected = self.mesh.connected().into_iter().collect();
-        let trees = self.trees(&snapshot, news).await;
+        snapshot.of_components = self.store.names_beside(&self.settings.repo).await?;
+        let made = self.made(&snapshot, news).await?;
+        let trees = self.trees(&snapshot, news, &made).await;
         self.read_contents(&snapshot).await?;
-        let formers = self.formers(&snapshot, &trees, news).await;
-        let signatures = self.signatures(&snapshot, &trees, news).await;
+        let formers = self.formers(&snapshot, &trees, news, &made).await;
+        let signatures = self.signatures(&snapshot, &trees, news, &made).await;
         let known = Known {
             snapshot: &snapshot,
             trees: &trees,
@@ -446,7 +448,7 @@ impl<R: FleetRepo, L: Links> Engine<R, L> {
         fail::fail_point!("pass-before-store");
         let changed = self
             .store
-            .commit(act, &signed, news.cursor.as_ref(), &news.handled)
+            .commit(act, &signed, &news.cursors, &news.handled)
             .await?;
         self.take_assigned(act, changed)?;
         fail::fail_point!("pass-after-store");

@@ -26,6 +26,7 @@ pub mod node_view;
 pub mod note;
 pub mod page;
 pub mod parse;
+pub mod parts;
 pub mod preview;
 pub mod recover;
 pub mod roll_call;

@@ -3,6 +3,7 @@
 #[cfg(test)]
 mod git {
     pub(crate) mod cli;
+    pub(crate) mod components;
     pub(crate) mod mirror;
     pub(crate) mod notes;
     pub(crate) mod race;

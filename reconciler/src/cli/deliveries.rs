@@ -177,6 +177,9 @@ fn show(view: &DeliveryView, out: &mut dyn Write) -> std::io::Result<()> {
     for machine in &view.left_behind {
         writeln!(out, "  {}", machine.line())?;
     }
+    for skipped in &view.skipped {
+        writeln!(out, "  {skipped}")?;
+    }
     for remark in &view.remarks {
         writeln!(out, "  remark: {remark}")?;
     }

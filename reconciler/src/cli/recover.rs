@@ -152,9 +152,15 @@ async fn from_repository(args: &Args, config: &Config, store: &Store, left: Left
         credentials: serve::credentials(config.forge.credentials_file.as_deref())?,
     };
     let (path, now) = (config.state_dir.join("mirror"), clock.now());
+    let components = serve::components(config)?;
+    let to_fetch = components.clone();
     let read = move || -> anyhow::Result<_> {
         let mut mirror = Mirror::open(&path, remote)?;
         mirror.fetch().context("the repository cannot be fetched")?;
+        for (of, remote) in &to_fetch {
+            let fetched = mirror.fetch_component(of, remote);
+            fetched.with_context(|| format!("the component {} cannot be fetched", of.repo))?;
+        }
         let mut writer = mirror.notes()?;
         // What this mirror wrote and could not push is part of the record too.
         writer.append(&[], now)?;
@@ -176,7 +182,8 @@ async fn from_repository(args: &Args, config: &Config, store: &Store, left: Left
         config.forge.poll_secs,
         Waker::default(),
         Waker::default(),
-    );
+    )
+    .with_components(components);
     let sources = Sources {
         notes,
         commits,

@@ -1,5 +1,6 @@
 //! `meshplan serve`: the daemon, put together.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, Mutex};
@@ -45,6 +46,7 @@ use crate::pass::{Engine, Signers};
 use crate::pure::compose::Expected;
 use crate::pure::decide::{Contents, Settings};
 use crate::pure::hearing::Hearing;
+use crate::pure::parts::Branch;
 use crate::pure::secrets::OpensSecrets;
 
 /// The era of all orders until the offline roots raise it (SG-11).
@@ -101,6 +103,7 @@ pub async fn serve(config: &Config, stop: CancellationToken) -> anyhow::Result<(
     let pulls_waker = Waker::default();
 
     let credentials = credentials(config.forge.credentials_file.as_deref())?;
+    let components = components(config)?;
     let remote = Remote {
         url: config.forge.url.clone(),
         branch: config.branch.clone(),
@@ -121,7 +124,8 @@ pub async fn serve(config: &Config, stop: CancellationToken) -> anyhow::Result<(
         notes_waker.clone(),
         waker.clone(),
     )
-    .telling(forge.is_some().then(|| pulls_waker.clone()));
+    .telling(forge.is_some().then(|| pulls_waker.clone()))
+    .with_components(components.clone());
     let look_now = repository.look_now();
     let admissions = Admissions::new(
         config,
@@ -181,8 +185,9 @@ pub async fn serve(config: &Config, stop: CancellationToken) -> anyhow::Result<(
     // All doors open before anything is promised: a port that is taken ends the start, nothing half-running.
     let listener = http::listen(config.listen).await?;
     let socket = http::open_socket(&config.state_dir.join(SOCKET))?;
-    let mut hooks =
-        Hooks::new(&config.forge, &config.branch, store.clone(), waker.clone())?.looking_again(look_now);
+    let mut hooks = Hooks::new(&config.forge, &config.branch, store.clone(), waker.clone())?
+        .looking_again(look_now)
+        .with_components(components.keys().cloned());
     let pulls_now = LookNow::default();
     if forge.is_some() {
         hooks = hooks.telling_of_pulls(pulls_waker.clone(), pulls_now.clone());
@@ -293,12 +298,35 @@ pub(super) fn expected(config: &Config, vault: &Arc<Vault>) -> Expected {
     }
 }
 
-/// The forge's credentials, where the configuration names a file.
+/// The components that may be fetched, and where.
+pub(super) fn components(config: &Config) -> anyhow::Result<BTreeMap<Branch, Remote>> {
+    let mut all = BTreeMap::new();
+    for component in &config.components {
+        let of = Branch {
+            repo: component.repo.clone(),
+            branch: component.branch.clone(),
+        };
+        let remote = Remote {
+            url: component.url.clone(),
+            branch: component.branch.clone(),
+            credentials: credentials(component.credentials_file.as_deref())?,
+        };
+        anyhow::ensure!(
+            component.repo != config.forge.repo && all.insert(of, remote).is_none(),
+            "the configuration names the component {} ({}) twice, or it is the fleet repo itself",
+            component.repo,
+            component.branch
+        );
+    }
+    Ok(all)
+}
+
+/// The credentials for a repository, where the configuration names a file.
 pub(super) fn credentials(file: Option<&Path>) -> anyhow::Result<Option<Credentials>> {
     let Some(file) = file else { return Ok(None) };
     let text = Zeroizing::new(
         std::fs::read_to_string(file)
-            .with_context(|| format!("cannot read forge.credentials_file {}", file.display()))?,
+            .with_context(|| format!("cannot read credentials_file {}", file.display()))?,
     );
     let credentials = Credentials::parse(&text)
         .with_context(|| format!("{} is empty: it holds `user:password` or a token", file.display()))?;

@@ -33,6 +33,7 @@ const PAGES: u32 = 200;
 pub struct Forge {
     api: Api,
     says: Box<dyn Dialect>,
+    kind: ForgeKind,
     me: OnceCell<User>,
 }
 
@@ -99,8 +100,18 @@ impl Forge {
         Ok(Some(Self {
             api: Api::new(says.manners(), &base, token, clock)?,
             says,
+            kind: config.kind,
             me: OnceCell::new(),
         }))
+    }
+
+    /// What is said of another repository of the same forge.
+    fn of_component(&self, repo: &str) -> Result<Box<dyn Dialect>, ForgeError> {
+        let says = dialect::of(self.kind, repo);
+        says.ok_or_else(|| {
+            let why = format!("the component `{repo}` is not named as this forge names repositories");
+            self.api.odd("a component", why)
+        })
     }
 
     /// How it wants to be asked.
@@ -219,7 +230,10 @@ impl Forge {
     /// [`ForgeError`].
     pub async fn set_status(&self, status: &CommitStatus) -> Result<(), ForgeError> {
         let what = "a commit's status";
-        match self.api.ask(&self.says.set_status(status), what).await {
+        let repo = status.repo.as_deref();
+        let other = repo.map(|repo| self.of_component(repo)).transpose()?;
+        let says = other.as_ref().unwrap_or(&self.says);
+        match self.api.ask(&says.set_status(status), what).await {
             // One that says it already is not set again: so it is as it shall be, or somebody else has moved it on.
             Err(ForgeError::There { .. }) => {
                 let named = [status.context.clone()];
@@ -228,7 +242,7 @@ impl Forge {
                     StatusState::Success => Verdict::Passed,
                     StatusState::Failure | StatusState::Error => Verdict::Failed,
                 };
-                let there = self.checks(&status.commit, &named).await?;
+                let there = self.checks(repo, &status.commit, &named).await?;
                 match there.iter().any(|check| check.verdict == wanted) {
                     true => Ok(()),
                     false => Err(self.api.odd(what, "that it cannot become that".to_owned())),
@@ -319,14 +333,21 @@ impl Forge {
         Ok(placed(reviews, &versions))
     }
 
-    /// What the checks of a commit that are named say; a name may stand there twice.
+    /// What the checks of a commit that are named say; a name may stand there twice. `repo`: the component that it is of.
     ///
     /// # Errors
     /// [`ForgeError`].
-    pub async fn checks(&self, commit: &CommitId, named: &[String]) -> Result<Vec<Checked>, ForgeError> {
+    pub async fn checks(
+        &self,
+        repo: Option<&str>,
+        commit: &CommitId,
+        named: &[String],
+    ) -> Result<Vec<Checked>, ForgeError> {
         let mut checks: Vec<Checked> = Vec::new();
         let mut refused = None;
-        for (call, read) in self.says.checks(commit) {
+        let other = repo.map(|repo| self.of_component(repo)).transpose()?;
+        let says = other.as_ref().unwrap_or(&self.says);
+        for (call, read) in says.checks(commit) {
             match self.list(call, "the checks of a commit", read).await {
                 Ok(of) => checks.extend(of.into_iter().filter(|check| named.contains(&check.name))),
                 // Where the token may read but one of the places, that is enough as long as all stand there.

@@ -1,6 +1,7 @@
 //! What the reconciler knows of itself and of the fleet right now, for people and for desks: troubles by their
 //! place, and the roster of nodes. Nothing decides by it.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -15,7 +16,7 @@ pub const RECOVERING: &str = "recovering";
 /// Shared by pass, desk, outbox and pages.
 #[derive(Debug, Default)]
 pub struct Health {
-    troubles: RwLock<BTreeMap<&'static str, String>>,
+    troubles: RwLock<BTreeMap<Cow<'static, str>, String>>,
     roster: RwLock<Option<Arc<Composed>>>,
     list: RwLock<Option<Arc<Composed>>>,
     hearing: RwLock<Option<Timestamp>>,
@@ -23,15 +24,15 @@ pub struct Health {
 
 impl Health {
     /// Says what is wrong at a place, until it is cleared.
-    pub fn set(&self, place: &'static str, sentence: String) {
+    pub fn set(&self, place: impl Into<Cow<'static, str>>, sentence: String) {
         self.troubles
             .write()
             .unwrap_or_else(PoisonError::into_inner)
-            .insert(place, sentence);
+            .insert(place.into(), sentence);
     }
 
     /// The place is well.
-    pub fn clear(&self, place: &'static str) {
+    pub fn clear(&self, place: &str) {
         self.troubles
             .write()
             .unwrap_or_else(PoisonError::into_inner)

@@ -6,6 +6,7 @@
 //!
 //! Everything here blocks: call it from `spawn_blocking`.
 
+mod components;
 mod guard;
 mod health;
 mod lineage;
@@ -24,6 +25,7 @@ use git2::{Oid, Repository};
 use meshplan_schemas::ident::CommitId;
 
 use super::git_transport;
+pub use components::Joined;
 pub use guard::BusyError;
 pub(crate) use guard::{Guard, is_damage, patiently};
 pub use lineage::{CommitInfo, Lineage};

@@ -9,7 +9,7 @@ use meshplan_schemas::ident::{CommitId, KeyId};
 use meshplan_schemas::key::SigningKey;
 
 use super::health::Health;
-use super::repository::FleetRepo;
+use super::repository::{FleetRepo, Made};
 use super::store::act::Cursor;
 use super::store::recovery::{Left, Rebuilt};
 use super::store::{Store, StoreError};
@@ -17,9 +17,11 @@ use super::vault::Vault;
 use crate::pure::compose::Composed;
 use crate::pure::compose::former::Former;
 use crate::pure::decide::{Settings, Tree};
+use crate::pure::delivery::Delivery;
 use crate::pure::in_parts::in_parts;
 use crate::pure::news::Commit;
 use crate::pure::note::{self, NoteProblem, Proven, Severity};
+use crate::pure::parts::Parts;
 use crate::pure::recover::fill::{self, Filled};
 use crate::pure::recover::waiting::{Awaited, Numbers, Recovering};
 use crate::pure::recover::{self, Record, RecordError};
@@ -140,7 +142,7 @@ pub async fn rebuild<R: FleetRepo>(
     let health = Health::default();
     let mut trees: BTreeMap<CommitId, Arc<Composed>> = BTreeMap::new();
     for (commit, scope) in fill::needed(&record) {
-        let tree = repository.tree(&commit, &health).await;
+        let tree = repository.tree(&made(&record, &commit), &health).await;
         let why = match tree {
             Some(Tree::Composed(tree)) => {
                 trees.insert(commit, tree);
@@ -154,7 +156,8 @@ pub async fn rebuild<R: FleetRepo>(
     let mut formers = Former::new();
     if let Some(list) = record.accepted.get(&Scope::List) {
         for (module, wanted) in fill::wanted(&record, &trees) {
-            let former = repository.former(&list.commit, &module, &wanted, &health).await;
+            let of = (made(&record, &list.commit), made(&record, &wanted.commit));
+            let former = repository.former((&of.0, &of.1), &module, &wanted, &health).await;
             formers.extend(former.unwrap_or_default());
         }
     }
@@ -170,11 +173,10 @@ pub async fn rebuild<R: FleetRepo>(
         partial: filled.partial.clone(),
         walks: record.walks.clone(),
     };
-    let cursor = record.deliveries.last().map(|newest| Cursor {
-        repo: sources.settings.repo.clone(),
-        branch: sources.settings.branch.clone(),
-        commit: newest.commit.clone(),
-    });
+    let cursors = record
+        .deliveries
+        .last()
+        .map_or_else(Vec::new, |newest| cursors(&newest.parts(), sources.settings));
     let closed = filled.values.iter();
     let closed = closed.map(|(digest, value)| Ok((*digest, sources.vault.close(value)?)));
     let values: BTreeMap<_, _> = closed
@@ -185,12 +187,36 @@ pub async fn rebuild<R: FleetRepo>(
             record: &record,
             filled: &filled,
             values: &values,
-            cursor,
+            cursors,
             unwritten: &unwritten,
             recovering: &recovering,
         })
         .await?;
     Ok(say(&record, filled, &recovering, &trees))
+}
+
+/// What the tree of a delivery in the record is made of.
+fn made(record: &Record, commit: &CommitId) -> Made {
+    let delivery = record.deliveries.iter().find(|d| d.commit == *commit);
+    Made {
+        commit: commit.clone(),
+        parts: delivery.map_or_else(|| Parts::alone(commit.clone()), Delivery::parts),
+    }
+}
+
+/// How far branches were read: to what the newest tree is made of.
+fn cursors(parts: &Parts, settings: &Settings) -> Vec<Cursor> {
+    let fleet = Cursor {
+        repo: settings.repo.clone(),
+        branch: settings.branch.clone(),
+        commit: parts.fleet.clone(),
+    };
+    let components = parts.components.iter().map(|part| Cursor {
+        repo: part.of.repo.clone(),
+        branch: part.of.branch.clone(),
+        commit: part.commit.clone(),
+    });
+    std::iter::once(fleet).chain(components).collect()
 }
 
 /// Takes the blocks of a database that was left into the notes; the numbers of those that stand in none.

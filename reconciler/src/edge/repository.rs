@@ -9,12 +9,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use jiff::{SignedDuration, Timestamp};
 use meshplan_schemas::ident::{CommitId, ModuleName};
 
-use tokio::sync::oneshot;
 use tokio::sync::oneshot::error::TryRecvError;
 
 use super::activation::Waker;
 use super::health::Health;
-use super::mirror::{CommitInfo, FetchError, Mirror, MirrorError};
+use super::mirror::{Mirror, MirrorError, Remote};
 use super::store::act::Cursor;
 use super::store::{Store, StoreError};
 use super::tree_reader::{TreeReader, source_tree};
@@ -22,12 +21,14 @@ use crate::pure::compose::Expected;
 use crate::pure::compose::former::{Former, former};
 use crate::pure::decide::{NewCommit, Tree};
 use crate::pure::diff::proven::Wanted;
-use crate::pure::news::{self, Found, Judged, Line};
+use crate::pure::parts::{Branch, Parts};
 use crate::pure::secrets::{OpensSecrets, Unopened};
 use crate::pure::signatures::Brought;
 
-/// After a look that failed the next one comes after so many seconds, or the poll interval when that is less.
-const RETRY_SECS: i64 = 5;
+mod looks;
+
+pub use looks::shown;
+use looks::{Cursors, Looking};
 
 /// What a look brought.
 #[derive(Debug, Default)]
@@ -36,16 +37,33 @@ pub struct News {
     pub handled: Vec<String>,
     /// New commits, oldest first.
     pub commits: Vec<NewCommit>,
-    /// Where the branch is read to, once the commits are stored.
-    pub cursor: Option<Cursor>,
+    /// Where branches are read to, once the commits are stored.
+    pub cursors: Vec<Cursor>,
 }
 
 impl News {
+    fn read_to(&mut self, of: Branch, commit: CommitId) {
+        self.cursors.push(Cursor {
+            repo: of.repo,
+            branch: of.branch,
+            commit,
+        });
+    }
+
     /// Whether nothing is to be stored of it.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.commits.is_empty() && self.cursor.is_none() && self.handled.is_empty()
+        self.commits.is_empty() && self.cursors.is_empty() && self.handled.is_empty()
     }
+}
+
+/// A delivery's commit, and what its tree is made of.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Made {
+    /// The commit.
+    pub commit: CommitId,
+    /// What its tree is made of.
+    pub parts: Parts,
 }
 
 /// Says that the remote is worth a look now: we ourselves have pushed to its branch, or somebody asks again. Never data.
@@ -87,23 +105,25 @@ pub trait FleetRepo: Send {
     fn next_look(&self) -> Option<Timestamp>;
     /// Blocks wait to be written into notes.
     fn notes_are_due(&self);
-    /// A commit's tree, composed; none when it cannot be read now.
-    fn tree(&mut self, commit: &CommitId, health: &Health) -> impl Future<Output = Option<Tree>> + Send;
-    /// A module as it was last accepted, on nodes of a commit that lack it (DL-3); none when it cannot be read now.
+    /// A delivery's tree, composed; none when it cannot be read now.
+    fn tree(&mut self, of: &Made, health: &Health) -> impl Future<Output = Option<Tree>> + Send;
+    /// A module as it was last accepted (`then`), on nodes of a delivery's tree that lack it (DL-3); none when it cannot be
+    /// read now.
     fn former(
         &mut self,
-        commit: &CommitId,
+        of: (&Made, &Made),
         module: &ModuleName,
         wanted: &Wanted,
         health: &Health,
     ) -> impl Future<Output = Option<Former>> + Send;
-    /// What a commit brings that is not behind its base, and how that is signed; none when it cannot be read now.
+    /// What a delivery brings of each repository that is not behind its base, and how that is signed; none when it cannot be
+    /// read now.
     fn brought(
         &mut self,
-        base: &CommitId,
-        commit: &CommitId,
+        base: &Made,
+        of: &Made,
         health: &Health,
-    ) -> impl Future<Output = Option<Brought>> + Send;
+    ) -> impl Future<Output = Option<Vec<Brought>>> + Send;
     /// Forgets composed trees that no delivery needs.
     fn forget_but(&mut self, needed: &BTreeSet<&CommitId>);
 }
@@ -120,7 +140,10 @@ pub struct Repository {
     trees: BTreeMap<CommitId, Tree>,
     formers: BTreeMap<(CommitId, ModuleName), (Wanted, Former)>,
     /// By base and commit.
-    brought: BTreeMap<(CommitId, CommitId), Brought>,
+    brought: BTreeMap<(CommitId, CommitId), Vec<Brought>>,
+    /// Components that may be fetched.
+    components: Arc<BTreeMap<Branch, Remote>>,
+    allowed: Arc<BTreeSet<Branch>>,
     notes: Waker,
     views: Option<Waker>,
     wake: Waker,
@@ -129,32 +152,10 @@ pub struct Repository {
     failed: bool,
 }
 
-/// A look under way.
-struct Looking {
-    result: oneshot::Receiver<Result<Found, LookError>>,
-    hints: Vec<String>,
-    cursor: Option<CommitId>,
-}
-
 impl std::fmt::Debug for Repository {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Repository({} {})", self.name, self.branch)
     }
-}
-
-/// Why a look brought nothing.
-#[derive(Debug, thiserror::Error)]
-enum LookError {
-    #[error(transparent)]
-    Fetch(#[from] FetchError),
-    #[error(transparent)]
-    Mirror(#[from] MirrorError),
-    #[error(
-        "this reconciler knows of no delivery, and the repository has {0} blocks of an earlier one's journal: to sign now \
-         would use its numbers a second time. Stop it, run `meshplan recover`, which rebuilds the database from that record, and \
-         start it again; or bring the database back from a backup (`meshplan.db` in the state folder)"
-    )]
-    NumbersLost(usize),
 }
 
 impl Repository {
@@ -179,6 +180,8 @@ impl Repository {
             trees: BTreeMap::new(),
             formers: BTreeMap::new(),
             brought: BTreeMap::new(),
+            components: Arc::default(),
+            allowed: Arc::default(),
             notes,
             views: None,
             wake,
@@ -192,6 +195,14 @@ impl Repository {
     #[must_use]
     pub fn telling(mut self, views: Option<Waker>) -> Self {
         self.views = views;
+        self
+    }
+
+    /// Takes commits of these components too.
+    #[must_use]
+    pub fn with_components(mut self, components: BTreeMap<Branch, Remote>) -> Self {
+        self.allowed = Arc::new(components.keys().cloned().collect());
+        self.components = Arc::new(components);
         self
     }
 
@@ -239,7 +250,15 @@ impl FleetRepo for Repository {
         };
         if self.looking.is_none() && wanted {
             self.look_now.take();
-            self.begin(hints.to_vec(), store.cursor(&self.name, &self.branch).await?);
+            let mut cursors = Cursors {
+                fleet: store.cursor(&self.name, &self.branch).await?,
+                ..Cursors::default()
+            };
+            for of in self.components.keys() {
+                let cursor = store.cursor(&of.repo, &of.branch).await?;
+                cursors.components.insert(of.clone(), cursor);
+            }
+            self.begin(hints.to_vec(), cursors);
         }
         Ok(news)
     }
@@ -262,23 +281,35 @@ impl FleetRepo for Repository {
         }
     }
 
-    /// A commit's tree, composed; none when the mirror cannot give it now.
-    async fn tree(&mut self, commit: &CommitId, health: &Health) -> Option<Tree> {
-        if let Some(tree) = self.trees.get(commit) {
+    /// A delivery's tree, composed; none when the mirror cannot give it now.
+    async fn tree(&mut self, of: &Made, health: &Health) -> Option<Tree> {
+        if let Some(tree) = self.trees.get(&of.commit) {
             return Some(tree.clone());
         }
-        let (mirror, reader) = (Arc::clone(&self.mirror), Arc::clone(&self.reader));
-        let wanted = commit.clone();
+        let (mirror, reader, allowed) = (
+            Arc::clone(&self.mirror),
+            Arc::clone(&self.reader),
+            Arc::clone(&self.allowed),
+        );
+        let wanted = of.clone();
         let read = tokio::task::spawn_blocking(move || {
             let mut reader = reader.lock().unwrap_or_else(PoisonError::into_inner);
             let mut mirror = mirror.lock().unwrap_or_else(PoisonError::into_inner);
-            let entries = reader.read(&mut mirror, &wanted)?;
-            // The commit is an order from here on: no garbage collection may take it.
-            mirror.keep(&wanted)?;
+            let joined = mirror.join(&wanted.parts, &allowed)?;
+            // A component's own commit that may not be carried is no order; later ones go without the module (FR-8).
+            if let Some(fault) = joined.faults.get(&wanted.commit) {
+                return Ok(Tree::Invalid(fault.clone()));
+            }
+            let entries = reader.read(&mut mirror, &joined.commit)?;
+            // The commits are orders from here on: no garbage collection may take them.
+            for commit in wanted.parts.commits() {
+                mirror.keep(commit)?;
+            }
             drop(mirror);
-            Ok::<_, MirrorError>(reader.compose(&wanted, entries))
+            Ok::<_, MirrorError>(reader.compose(&joined.commit, entries))
         })
         .await;
+        let commit = &of.commit;
         match read {
             Ok(Ok(tree)) => {
                 health.clear("tree");
@@ -298,25 +329,34 @@ impl FleetRepo for Repository {
         }
     }
 
-    /// A module as it was last accepted, on nodes of a commit that lack it (DL-3); none when the mirror cannot give it
-    /// now.
+    /// A module as it was last accepted, on nodes of a delivery's tree that lack it (DL-3); none when the mirror cannot give
+    /// it now.
     async fn former(
         &mut self,
-        commit: &CommitId,
+        (now, then): (&Made, &Made),
         module: &ModuleName,
         wanted: &Wanted,
         health: &Health,
     ) -> Option<Former> {
-        let key = (commit.clone(), module.clone());
+        let key = (now.commit.clone(), module.clone());
         if let Some((_, former)) = self.formers.get(&key).filter(|(of, _)| of == wanted) {
             return Some(former.clone());
         }
-        let (mirror, opener) = (Arc::clone(&self.mirror), Arc::clone(&self.opener));
-        let (now, module, asked) = (commit.clone(), module.clone(), wanted.clone());
+        let (mirror, opener, allowed) = (
+            Arc::clone(&self.mirror),
+            Arc::clone(&self.opener),
+            Arc::clone(&self.allowed),
+        );
+        let (now, then) = (now.parts.clone(), then.parts.clone());
+        let (module, asked) = (module.clone(), wanted.clone());
         let read = tokio::task::spawn_blocking(move || {
             let mut mirror = mirror.lock().unwrap_or_else(PoisonError::into_inner);
-            let now = mirror.read_tree(&now)?;
-            let then = mirror.read_tree(&asked.commit);
+            let mut whole = |parts: &Parts| {
+                let joined = mirror.join(parts, &allowed)?;
+                mirror.read_tree(&joined.commit)
+            };
+            let now = whole(&now)?;
+            let then = whole(&then);
             drop(mirror);
             let made = match then {
                 Ok(then) => {
@@ -348,15 +388,19 @@ impl FleetRepo for Repository {
         }
     }
 
-    async fn brought(&mut self, base: &CommitId, commit: &CommitId, health: &Health) -> Option<Brought> {
-        let key = (base.clone(), commit.clone());
+    async fn brought(&mut self, base: &Made, of: &Made, health: &Health) -> Option<Vec<Brought>> {
+        let key = (base.commit.clone(), of.commit.clone());
         if let Some(brought) = self.brought.get(&key) {
             return Some(brought.clone());
         }
-        let (mirror, (from, to)) = (Arc::clone(&self.mirror), key.clone());
+        let mirror = Arc::clone(&self.mirror);
+        let (from, to) = (base.parts.clone(), of.parts.clone());
         let read = tokio::task::spawn_blocking(move || {
             let mirror = mirror.lock().unwrap_or_else(PoisonError::into_inner);
-            mirror.brought(&from, &to)
+            let each = to
+                .changed(&from)
+                .map(|(base, commit)| mirror.brought(base, commit));
+            each.collect::<Result<Vec<_>, _>>()
         });
         match read.await {
             Ok(Ok(brought)) => {
@@ -364,7 +408,7 @@ impl FleetRepo for Repository {
                 Some(brought)
             }
             Ok(Err(error)) => {
-                tracing::error!(error = %error, commit = commit.short(), "signatures cannot be read");
+                tracing::error!(error = %error, commit = of.commit.short(), "signatures cannot be read");
                 health.set("tree", error.to_string());
                 None
             }
@@ -378,139 +422,4 @@ impl FleetRepo for Repository {
         self.brought.retain(|(_, commit), _| needed.contains(commit));
         self.formers.retain(|(commit, _), _| needed.contains(commit));
     }
-}
-
-impl Repository {
-    fn begin(&mut self, hints: Vec<String>, cursor: Option<CommitId>) {
-        let (mirror, wake, known) = (Arc::clone(&self.mirror), self.wake.clone(), cursor.clone());
-        let (done, result) = oneshot::channel();
-        tokio::task::spawn_blocking(move || {
-            let mut mirror = mirror.lock().unwrap_or_else(PoisonError::into_inner);
-            let looked = fetch(&mut mirror, known.as_ref());
-            drop(mirror);
-            // Nobody waits for it any more when the service stops.
-            let _ = done.send(looked);
-            wake.wake();
-        });
-        self.looking = Some(Looking {
-            result,
-            hints,
-            cursor,
-        });
-    }
-
-    async fn over(
-        &mut self,
-        looked: Option<Result<Found, LookError>>,
-        over: Looking,
-        store: &Store,
-        health: &Health,
-        now: Timestamp,
-    ) -> Result<News, StoreError> {
-        let Looking { hints, cursor, .. } = over;
-        let found = match looked {
-            Some(Ok(found)) => found,
-            Some(Err(error)) => {
-                tracing::warn!(error = %error, "the repository could not be looked at");
-                health.set("repository", error.to_string());
-                return Ok(self.failed_at(now));
-            }
-            None => return Ok(self.failed_at(now)),
-        };
-        self.failed = false;
-        self.next_look = now.checked_add(self.poll).ok();
-        health.clear("repository");
-        let mut delivered = BTreeSet::new();
-        for commit in news::candidates(&found) {
-            if cursor.as_ref() != Some(commit) && store.delivery(commit).await?.is_some() {
-                delivered.insert(commit.clone());
-            }
-        }
-        let (commits, head) = match news::judge(found, cursor.as_ref(), &delivered) {
-            Judged::Gone => {
-                let sentence = format!(
-                    "the branch {} is gone from {}: the fleet is frozen as it stands, nothing is removed; push the branch again",
-                    self.branch, self.name
-                );
-                health.set("branch", sentence);
-                (Vec::new(), None)
-            }
-            Judged::Nothing => {
-                health.clear("branch");
-                (Vec::new(), None)
-            }
-            Judged::SetBack(head) => {
-                health.clear("branch");
-                let sentence = format!(
-                    "the branch {} was set back to {}, which was delivered before: nothing is undone by that; \
-                     revert with a new commit",
-                    self.branch,
-                    head.short()
-                );
-                health.set("rewritten", sentence);
-                (Vec::new(), Some(head))
-            }
-            Judged::New(commits, head) => {
-                health.clear("branch");
-                health.clear("rewritten");
-                (commits, Some(head))
-            }
-        };
-        let cursor = head.map(|commit| Cursor {
-            repo: self.name.clone(),
-            branch: self.branch.clone(),
-            commit,
-        });
-        Ok(News {
-            handled: hints,
-            commits,
-            cursor,
-        })
-    }
-
-    fn failed_at(&mut self, now: Timestamp) -> News {
-        self.failed = true;
-        self.next_look = now
-            .checked_add(self.poll.min(SignedDuration::from_secs(RETRY_SECS)))
-            .ok();
-        News::default()
-    }
-}
-
-fn fetch(mirror: &mut Mirror, known: Option<&CommitId>) -> Result<Found, LookError> {
-    let fetched = mirror.fetch()?;
-    if known.is_none() && fetched.notes.is_some() {
-        let blocks = journal_blocks(mirror);
-        if blocks > 0 {
-            return Err(LookError::NumbersLost(blocks));
-        }
-    }
-    let Some(head) = fetched.head else {
-        return Ok(Found::Gone);
-    };
-    let lineage = mirror.first_parent_since(known, &head)?;
-    Ok(Found::Branch(Line {
-        tip: shown(lineage.head),
-        since: lineage.commits.into_iter().map(shown).collect(),
-        known: lineage.known,
-    }))
-}
-
-/// A commit as a delivery shows it.
-pub fn shown(commit: CommitInfo) -> news::Commit {
-    news::Commit {
-        id: commit.id,
-        subject: commit.subject,
-        author: commit.author,
-        allows_removals: commit.allows_removals,
-    }
-}
-
-/// How many blocks the repository's journal has.
-fn journal_blocks(mirror: &Mirror) -> usize {
-    let notes = super::notes::record_in(mirror.path()).unwrap_or_default();
-    notes
-        .values()
-        .map(|text| crate::pure::note::blocks(text).len())
-        .sum()
 }

@@ -22,6 +22,7 @@ use super::repository::LookNow;
 use super::store::Store;
 use super::store::inbox::Arrival;
 use crate::config::{Forge, ForgeKind};
+use crate::pure::parts::Branch;
 use crate::pure::trigger::{self, Event, Headers, Refusal};
 
 /// How long a body may take.
@@ -35,6 +36,7 @@ pub struct Hooks {
     secret: Vec<u8>,
     repo: String,
     branch: String,
+    components: Vec<Branch>,
     store: Store,
     waker: Waker,
     pulls: Option<(Waker, LookNow)>,
@@ -82,6 +84,7 @@ impl Hooks {
             secret: secret.to_vec(),
             repo: forge.repo.clone(),
             branch: branch.to_owned(),
+            components: Vec::new(),
             store,
             waker,
             pulls: None,
@@ -89,6 +92,13 @@ impl Hooks {
             body_within: BODY_WITHIN,
             room: Semaphore::new(BODIES_BYTES),
         })
+    }
+
+    /// Takes pushes to branches of these components too.
+    #[must_use]
+    pub fn with_components(mut self, components: impl IntoIterator<Item = Branch>) -> Self {
+        self.components = components.into_iter().collect();
+        self
     }
 
     /// By which a webhook that was looked at before, and comes again, leads to one more look.
@@ -149,6 +159,14 @@ async fn hook(State(hooks): State<Arc<Hooks>>, Path(forge): Path<String>, reques
 }
 
 impl Hooks {
+    /// Pull requests of components are nobody's here.
+    fn concerns(&self, event: &Event) -> bool {
+        let is_push = matches!(event, Event::Push { .. });
+        let mut components = self.components.iter().filter(|_| is_push);
+        trigger::concerns(event, &self.repo, &self.branch)
+            || components.any(|of| trigger::concerns(event, &of.repo, &of.branch))
+    }
+
     async fn take(&self, headers: &HeaderMap, body: &[u8]) -> StatusCode {
         let headers: Headers = headers
             .iter()
@@ -165,7 +183,7 @@ impl Hooks {
                 };
             }
         };
-        if !trigger::concerns(&trigger.event, &self.repo, &self.branch) {
+        if !self.concerns(&trigger.event) {
             if let Event::Push { repo, reference, .. } = &trigger.event {
                 tracing::info!(repo, reference, "webhook of another repository or branch");
             }

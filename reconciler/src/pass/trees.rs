@@ -1,7 +1,7 @@
 //! What a pass reads of the repository: the trees that open deliveries need, modules as earlier commits have them, and how
 //! commits are signed.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use meshplan_schemas::digest::Digest;
@@ -10,19 +10,68 @@ use meshplan_schemas::lifecycle::delivery::State;
 
 use super::Engine;
 use crate::edge::mesh::Links;
-use crate::edge::repository::{FleetRepo, News};
+use crate::edge::repository::{FleetRepo, Made, News};
+use crate::edge::store::StoreError;
 use crate::pure::compose::Composed;
 use crate::pure::compose::former::Former;
 use crate::pure::decide::{Tree, bases};
 use crate::pure::delivery::Delivery;
 use crate::pure::diff::proven;
+use crate::pure::parts::{self, Parts};
 use crate::pure::scope::Scope;
 use crate::pure::signatures::Brought;
 use crate::pure::snapshot::Snapshot;
 
+/// What trees are made of, by the commits of their deliveries.
+#[derive(Debug, Default)]
+pub(super) struct Makings(BTreeMap<CommitId, Parts>);
+
+impl Makings {
+    /// A commit that no component has anything to do with is a tree by itself.
+    fn of(&self, commit: &CommitId) -> Made {
+        let alone = || Parts::alone(commit.clone());
+        Made {
+            commit: commit.clone(),
+            parts: self.0.get(commit).cloned().unwrap_or_else(alone),
+        }
+    }
+}
+
 impl<R: FleetRepo, L: Links> Engine<R, L> {
+    /// What the trees are made of that a pass reads: of deliveries, of new commits, and of those that have accepted content.
+    pub(super) async fn made(&self, snapshot: &Snapshot, news: &News) -> Result<Makings, StoreError> {
+        let deliveries = snapshot.deliveries.values();
+        let mut all: BTreeMap<CommitId, Parts> = deliveries
+            .map(|delivery| (delivery.commit.clone(), delivery.parts()))
+            .collect();
+        let newest = snapshot.deliveries.values().max_by_key(|d| d.order);
+        all.extend(parts::of_news(newest, &news.commits));
+        if snapshot.of_components.is_empty() {
+            return Ok(Makings(all));
+        }
+        let bases = bases(snapshot, &news.commits).into_values();
+        let previous = snapshot.deliveries.values().filter_map(|d| d.previous.clone());
+        let accepted = snapshot.accepted.values().map(|content| content.commit.clone());
+        let proven = snapshot.assignments.values();
+        let proven = proven.filter_map(|assignment| Some(assignment.proven.as_ref()?.commit.clone()));
+        let beside: BTreeSet<CommitId> = bases.chain(previous).chain(accepted).chain(proven).collect();
+        for commit in beside {
+            if !all.contains_key(&commit)
+                && let Some(delivery) = self.store.delivery(&commit).await?
+            {
+                all.insert(commit, delivery.parts());
+            }
+        }
+        Ok(Makings(all))
+    }
+
     /// The trees of all open deliveries, of the commits before them, and of the new commits.
-    pub(super) async fn trees(&mut self, snapshot: &Snapshot, news: &News) -> BTreeMap<CommitId, Tree> {
+    pub(super) async fn trees(
+        &mut self,
+        snapshot: &Snapshot,
+        news: &News,
+        made: &Makings,
+    ) -> BTreeMap<CommitId, Tree> {
         let open = snapshot
             .deliveries
             .values()
@@ -42,7 +91,7 @@ impl<R: FleetRepo, L: Links> Engine<R, L> {
         wanted.dedup();
         let mut trees = BTreeMap::new();
         for commit in wanted {
-            if let Some(tree) = self.repository.tree(&commit, &self.health).await {
+            if let Some(tree) = self.repository.tree(&made.of(&commit), &self.health).await {
                 trees.insert(commit, tree);
             }
         }
@@ -60,7 +109,7 @@ impl<R: FleetRepo, L: Links> Engine<R, L> {
             let commit = &accepted.commit;
             if !trees.contains_key(commit)
                 && trees.values().any(other)
-                && let Some(tree) = self.repository.tree(commit, &self.health).await
+                && let Some(tree) = self.repository.tree(&made.of(commit), &self.health).await
             {
                 trees.insert(commit.clone(), tree);
             }
@@ -90,6 +139,7 @@ impl<R: FleetRepo, L: Links> Engine<R, L> {
         snapshot: &Snapshot,
         trees: &BTreeMap<CommitId, Tree>,
         news: &News,
+        made: &Makings,
     ) -> BTreeMap<CommitId, Former> {
         let waiting = snapshot.deliveries.values();
         let recovering = snapshot.recovering.is_some();
@@ -102,9 +152,10 @@ impl<R: FleetRepo, L: Links> Engine<R, L> {
                 continue;
             };
             for (module, wanted) in proven::wanted(tree, snapshot) {
+                let (now, then) = (made.of(commit), made.of(&wanted.commit));
                 let former = self
                     .repository
-                    .former(commit, &module, &wanted, &self.health)
+                    .former((&now, &then), &module, &wanted, &self.health)
                     .await;
                 formers
                     .entry(commit.clone())
@@ -121,14 +172,16 @@ impl<R: FleetRepo, L: Links> Engine<R, L> {
         snapshot: &Snapshot,
         trees: &BTreeMap<CommitId, Tree>,
         news: &News,
-    ) -> BTreeMap<CommitId, Brought> {
+        made: &Makings,
+    ) -> BTreeMap<CommitId, Vec<Brought>> {
         let mut signatures = BTreeMap::new();
         for (commit, base) in bases(snapshot, &news.commits) {
             let asks = match trees.get(&base) {
                 Some(Tree::Composed(tree)) => tree.fleet.commit_signers.is_some(),
                 _ => false,
             };
-            if asks && let Some(brought) = self.repository.brought(&base, &commit, &self.health).await {
+            let (from, to) = (made.of(&base), made.of(&commit));
+            if asks && let Some(brought) = self.repository.brought(&from, &to, &self.health).await {
                 signatures.insert(commit, brought);
             }
         }

@@ -33,6 +33,7 @@ use super::act::Act;
 use super::compose::former::Former;
 use super::compose::{Composed, TreeError};
 use super::diff::PolicyOnNode;
+use super::parts::Branch;
 use super::signatures::Brought;
 use super::snapshot::Snapshot;
 
@@ -66,11 +67,11 @@ pub struct Known<'a> {
     pub contents: &'a Contents,
     /// By commit, what [`super::diff::proven::wanted`] asks for its tree.
     pub formers: &'a BTreeMap<CommitId, Former>,
-    /// By commit that waits, what it brings and how that is signed, where its base asks for signatures ([`bases`]).
-    pub signatures: &'a BTreeMap<CommitId, Brought>,
+    /// By commit that waits, what it brings of each repository and how that is signed, where its base asks for signatures ([`bases`]).
+    pub signatures: &'a BTreeMap<CommitId, Vec<Brought>>,
     /// Who this reconciler is.
     pub settings: &'a Settings,
-    /// Commits of the branch that no delivery has yet, oldest first.
+    /// Commits that no delivery has yet, oldest first.
     pub news: &'a [NewCommit],
     /// The time.
     pub now: Timestamp,
@@ -152,11 +153,13 @@ pub struct Settings {
     pub timestamp_keys: Vec<Author>,
 }
 
-/// A commit of the branch that no delivery has yet.
+/// A commit of the fleet's branch, or of a component's, that no delivery has yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewCommit {
     /// Its id.
     pub commit: CommitId,
+    /// The component that it is of; none: of the fleet repo.
+    pub component: Option<Branch>,
     /// Its first line.
     pub subject: String,
     /// Its author's name.

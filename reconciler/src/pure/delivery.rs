@@ -18,6 +18,7 @@ use meshplan_schemas::lifecycle::delivery::{Code, InvalidTransition, State, chec
 use meshplan_schemas::maintenance::Window;
 use serde::{Deserialize, Serialize};
 
+use super::parts::Parts;
 use super::rollout::words::Overrides;
 use super::scope::Scope;
 use super::shared::Shared;
@@ -35,6 +36,9 @@ pub struct Delivery {
     pub order: u64,
     /// The delivery before it in that order, none for the first.
     pub previous: Option<CommitId>,
+    /// What its tree is made of, where that is not its commit alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub made_of: Option<Parts>,
     /// The commit's first line.
     pub subject: String,
     /// The commit's author, by name.
@@ -70,6 +74,9 @@ pub struct Delivery {
     /// The checks that its plans name, whose verdicts are asked of the forge while it is proposed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub checks: Vec<String>,
+    /// Commits whose place it took before their checks had passed: its legs answer for these too (DL-15).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unpassed: Vec<Unpassed>,
     /// A person said `--again`: known-bad does not hold it, and its orders say so.
     #[serde(default)]
     pub again: bool,
@@ -94,6 +101,19 @@ pub struct Delivery {
     /// What a person said is other for its rollout alone (RO-6).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub overrides: Option<Overrides>,
+}
+
+/// A commit that was superseded before its checks had passed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Unpassed {
+    /// The commit.
+    pub commit: CommitId,
+    /// Its delivery.
+    pub name: DeliveryName,
+    /// What it changes.
+    pub scopes: BTreeSet<Scope>,
+    /// The checks that its plans name.
+    pub checks: Vec<String>,
 }
 
 /// A machine that is left behind a delivery.
@@ -472,6 +492,7 @@ impl Delivery {
             commit,
             order,
             previous: None,
+            made_of: None,
             subject: String::new(),
             author: String::new(),
             state: State::Proposed,
@@ -486,6 +507,7 @@ impl Delivery {
             walk: None,
             binds: None,
             checks: Vec::new(),
+            unpassed: Vec::new(),
             again: false,
             allows_removals: None,
             base: None,
@@ -495,6 +517,20 @@ impl Delivery {
             left_behind: BTreeMap::new().into(),
             overrides: None,
         }
+    }
+
+    /// The repository, where it is a component's.
+    #[must_use]
+    pub fn component(&self) -> Option<&str> {
+        let parts = self.made_of.as_ref().filter(|parts| parts.fleet != self.commit);
+        parts.map(|_| self.repo.as_str())
+    }
+
+    /// What its tree is made of.
+    #[must_use]
+    pub fn parts(&self) -> Parts {
+        let parts = self.made_of.clone();
+        parts.unwrap_or_else(|| Parts::alone(self.commit.clone()))
     }
 
     /// Moves to `to`, when the table has it, and gives the transition for record and note.

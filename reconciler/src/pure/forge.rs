@@ -184,6 +184,9 @@ pub enum StatusState {
 /// A commit's status.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CommitStatus {
+    /// The component's repository; none: the fleet's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub repo: Option<String>,
     /// Of which commit.
     pub commit: CommitId,
     /// Which status.

@@ -96,6 +96,7 @@ pub fn judge(found: Found, cursor: Option<&CommitId>, delivered: &BTreeSet<Commi
         .map(|commit| NewCommit {
             rewritten: rewritten && commit.id == head,
             commit: commit.id,
+            component: None,
             subject: commit.subject,
             author: commit.author,
             allows_removals: commit.allows_removals,

@@ -8,6 +8,7 @@ use std::fmt::Display;
 use std::str::FromStr;
 use std::sync::Arc;
 
+use meshplan_schemas::document::fleet::ComponentDoc;
 use meshplan_schemas::document::read::{self, Read};
 use meshplan_schemas::document::signers::{self, Signer};
 use meshplan_schemas::document::texts::SecretName;
@@ -90,6 +91,22 @@ pub struct Documents {
 const FOLDERS: [&str; 6] = ["nodes", "policy", "modules", "plans", "checks", "secrets"];
 /// What a git-lfs pointer begins with (git-lfs specification, "The Pointer").
 const LFS_POINTER: &[u8] = b"version https://git-lfs.github.com/spec/";
+/// A pointer is shorter.
+pub const LFS_POINTER_BYTES: usize = 1024;
+
+/// The components that a fleet.toml names, and its `bundle_mib`; none where it cannot be read, which is said where the
+/// whole tree is.
+#[must_use]
+pub fn components(fleet: &Source) -> Option<(Vec<ComponentDoc>, Option<u32>)> {
+    let file: FleetFile = read::document(fleet, &mut Vec::new())?;
+    Some((file.component_docs(), file.limits.bundle_mib.map(|mib| mib.0)))
+}
+
+/// What a git-lfs pointer is known by: it is small, and begins so.
+#[must_use]
+pub fn is_lfs_pointer(bytes: &[u8]) -> bool {
+    bytes.starts_with(LFS_POINTER) && bytes.len() < LFS_POINTER_BYTES
+}
 
 /// Reads every document of a tree. The findings are sorted by file and line.
 #[must_use]
@@ -251,9 +268,7 @@ impl Reading {
                 self.say(path, "this is a submodule where files are expected", help);
                 false
             }
-            EntryKind::Blob | EntryKind::Program
-                if entry.bytes.starts_with(LFS_POINTER) && entry.bytes.len() < 1024 =>
-            {
+            EntryKind::Blob | EntryKind::Program if is_lfs_pointer(&entry.bytes) => {
                 let help =
                     "nodes would get these three lines: commit the file itself (`git lfs migrate export`)";
                 self.say(path, "this is a git-lfs pointer, not the file", help);

@@ -22,6 +22,7 @@ use super::delivery::{Delivery, Transition};
 use super::journal::HEAD;
 use super::news::Commit;
 use super::note::{Block, SignedBlock};
+use super::parts::Parts;
 use super::scope::Scope;
 use super::snapshot::{ContentRef, Counters, Freeze};
 use waiting::Begun;
@@ -235,6 +236,11 @@ impl Reader<'_> {
         let found = self.commits.get(&block.commit);
         let subject = said(block, "Subject").next().unwrap_or_default().to_owned();
         self.record.numbers.order = place as u64 + 1;
+        let made_of = Parts::read(&block.trailers);
+        let component = made_of.as_ref().and_then(|parts| {
+            let part = parts.components.iter().find(|part| part.commit == block.commit)?;
+            Some(part.of.repo.as_str())
+        });
         self.record.deliveries.push(Delivery {
             previous: self.record.deliveries.last().map(|d| d.commit.clone()),
             subject: found.map_or(subject, |c| c.subject.clone()),
@@ -245,8 +251,16 @@ impl Reader<'_> {
             allows_removals: found.and_then(|c| c.allows_removals.clone()),
             base: self.base(),
             rewritten: said(block, REWRITTEN).next().is_some(),
-            ..Delivery::announced(self.repo, block.commit.clone(), place as u64 + 1, block.at)
+            ..Delivery::announced(
+                component.unwrap_or(self.repo),
+                block.commit.clone(),
+                place as u64 + 1,
+                block.at,
+            )
         });
+        if let Some(delivery) = self.record.deliveries.last_mut() {
+            delivery.made_of = made_of;
+        }
         self.places.insert(block.commit.clone(), place);
         Ok(place)
     }
@@ -300,7 +314,12 @@ impl Reader<'_> {
             Some((_, why)) => why.to_owned(),
             None if block.from == Some(block.to) => String::new(),
             None => {
-                let name = DeliveryName::new(self.repo, &block.commit);
+                let place = self.places.get(&block.commit);
+                let delivery = place.and_then(|place| self.record.deliveries.get(*place));
+                let name = delivery.map_or_else(
+                    || DeliveryName::new(self.repo, &block.commit),
+                    |delivery| delivery.name.clone(),
+                );
                 let why = block
                     .reason
                     .split("; nothing is removed")

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use meshplan_schemas::digest::Digest;
 use meshplan_schemas::epoch::Targeting;
 use meshplan_schemas::fleet_list::{Author, Reconciler};
-use meshplan_schemas::ident::{CommitId, NodeId};
+use meshplan_schemas::ident::{CommitId, DeliveryName, NodeId};
 use meshplan_schemas::report::Report;
 use meshplan_schemas::timestamp::BlockMark;
 use serde::{Deserialize, Serialize};
@@ -26,6 +26,8 @@ pub struct Snapshot {
     pub term: u64,
     /// The deliveries that are not final, by commit, the newest final one, and those that open requests speak of.
     pub deliveries: BTreeMap<CommitId, Delivery>,
+    /// The names of deliveries of components' commits, whatever became of them.
+    pub of_components: BTreeMap<CommitId, DeliveryName>,
     /// The content last accepted for each scope, and the commit that has it.
     pub accepted: BTreeMap<Scope, ContentRef>,
     /// What each node shall run and what it has proven: [`Scope::Module`] and [`Scope::Policy`] only.

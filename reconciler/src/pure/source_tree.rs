@@ -8,6 +8,17 @@ use std::sync::Arc;
 
 use meshplan_schemas::finding::Finding;
 
+/// Where in a module's folder the files of its component are put, in the trees that the reconciler composes.
+pub const COMPONENT_FILES: &str = ".component/";
+/// Where stands why there are none, in words.
+pub const COMPONENT_FAULT: &str = ".component-fault";
+
+/// Whether a path in a module's folder is of its component.
+#[must_use]
+pub fn is_of_component(inside: &str) -> bool {
+    inside.starts_with(COMPONENT_FILES) || inside == COMPONENT_FAULT
+}
+
 /// What a tree entry is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EntryKind {
@@ -113,7 +124,8 @@ impl SourceTree {
 }
 
 /// The path, or the folder on the way to it, that is the same but for case; remembers this one's spelling.
-fn other_spelling(spellings: &mut BTreeMap<String, String>, path: &str) -> Option<String> {
+#[must_use]
+pub fn other_spelling(spellings: &mut BTreeMap<String, String>, path: &str) -> Option<String> {
     let ends = path.match_indices('/').map(|(at, _)| at).chain([path.len()]);
     for prefix in ends.filter_map(|end| path.get(..end)) {
         match spellings.get(&prefix.to_lowercase()) {

@@ -9,7 +9,7 @@ use meshplan_schemas::ident::{CommitId, ModuleName};
 
 use super::script::Edit;
 use crate::edge::health::Health;
-use crate::edge::repository::{FleetRepo, News};
+use crate::edge::repository::{FleetRepo, Made, News};
 use crate::edge::store::act::Cursor;
 use crate::edge::store::{Store, StoreError};
 use crate::pure::compose::compose_tree;
@@ -41,7 +41,7 @@ const POLL_SECS: i64 = 60;
 
 /// One commit.
 #[derive(Debug, Clone)]
-pub(super) struct Made {
+pub(super) struct Merged {
     pub(super) commit: Commit,
     pub(super) files: Arc<Files>,
 }
@@ -49,7 +49,7 @@ pub(super) struct Made {
 /// What the forge has.
 #[derive(Debug, Default)]
 struct State {
-    commits: Vec<Made>,
+    commits: Vec<Merged>,
     down: bool,
 }
 
@@ -127,7 +127,7 @@ impl Forge {
             author: "Dana".to_owned(),
             allows_removals: allows_removals.map(str::to_owned),
         };
-        state.commits.push(Made {
+        state.commits.push(Merged {
             commit: commit.clone(),
             files: Arc::new(files),
         });
@@ -244,28 +244,28 @@ impl FleetRepo for Repo {
         Ok(News {
             handled: hints.to_vec(),
             commits,
-            cursor: head.map(|commit| Cursor {
+            cursors: Vec::from_iter(head.map(|commit| Cursor {
                 repo: REPO.to_owned(),
                 branch: BRANCH.to_owned(),
                 commit,
-            }),
+            })),
         })
     }
 
     fn look_again(&self) {}
 
     /// Simulated commits are not signed.
-    async fn brought(&mut self, _base: &CommitId, commit: &CommitId, _health: &Health) -> Option<Brought> {
+    async fn brought(&mut self, _base: &Made, of: &Made, _health: &Health) -> Option<Vec<Brought>> {
         let commit = BroughtCommit {
-            id: commit.clone(),
+            id: of.commit.clone(),
             at: 0,
             proof: Proof::Unsigned,
             clean_merge: false,
         };
-        Some(Brought {
+        Some(vec![Brought {
             commits: vec![commit],
             more: false,
-        })
+        }])
     }
 
     fn next_look(&self) -> Option<Timestamp> {
@@ -274,7 +274,8 @@ impl FleetRepo for Repo {
 
     fn notes_are_due(&self) {}
 
-    async fn tree(&mut self, commit: &CommitId, _: &Health) -> Option<Tree> {
+    async fn tree(&mut self, of: &Made, _: &Health) -> Option<Tree> {
+        let commit = &of.commit;
         if let Some(tree) = self.trees.get(commit) {
             return Some(tree.clone());
         }
@@ -286,12 +287,12 @@ impl FleetRepo for Repo {
 
     async fn former(
         &mut self,
-        commit: &CommitId,
+        (now, then): (&Made, &Made),
         module: &ModuleName,
         wanted: &Wanted,
         _: &Health,
     ) -> Option<Former> {
-        let (now, then) = (self.source(commit)?, self.source(&wanted.commit)?);
+        let (now, then) = (self.source(&now.commit)?, self.source(&then.commit)?);
         let opener: Arc<dyn OpensSecrets> = Arc::new(Unopened);
         let made = former(&now, &then, (module, &wanted.nodes), &opener).into_iter();
         Some(made.map(|(id, made)| ((module.clone(), id), made)).collect())

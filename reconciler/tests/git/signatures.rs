@@ -45,7 +45,7 @@ fn brought(world: &World, base: &CommitId) -> Brought {
     world.push("HEAD:refs/heads/main");
     let mut mirror = world.mirror();
     mirror.fetch().unwrap();
-    mirror.brought(base, &world.head()).unwrap()
+    mirror.brought(Some(base), &world.head()).unwrap()
 }
 
 #[test]

@@ -13,7 +13,7 @@ use super::texts::{HostVersion, TreePath};
 use super::var::Vars;
 use super::words::words as word_type;
 use crate::fleet_list::Author;
-use crate::ident::{FleetName, KeyId};
+use crate::ident::{FleetName, KeyId, ModuleName};
 use crate::key::SigningKey;
 use crate::limits::SCHEMA;
 
@@ -51,6 +51,33 @@ pub struct FleetDoc {
     /// `[limits] bundle_mib`, where the fleet gives it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bundle_mib: Option<u32>,
+    /// `[[components]]`: other repositories whose commits are delivered.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub components: Vec<ComponentDoc>,
+}
+
+impl FleetFile {
+    /// The components that it names.
+    #[must_use]
+    pub fn component_docs(&self) -> Vec<ComponentDoc> {
+        let of = |at: &At<ComponentFile>| ComponentDoc {
+            repo: at.value.repo.value.0.clone(),
+            branch: at.value.branch.value.0.clone(),
+            module: at.value.module.value.clone(),
+        };
+        self.components.iter().map(of).collect()
+    }
+}
+
+/// A branch of another repository, and the module that it feeds.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ComponentDoc {
+    /// The repository, as the forge names it.
+    pub repo: String,
+    /// The branch.
+    pub branch: String,
+    /// The module whose `source = "component"` bundle it feeds.
+    pub module: ModuleName,
 }
 
 /// Whose signatures the commits after this tree need.

@@ -15,8 +15,14 @@ impl World {
     /// The body that a post-receive hook sends for a push to main.
     #[must_use]
     pub fn push_event(&self, commit: &str) -> Vec<u8> {
+        Self::push_event_of("fleet", commit)
+    }
+
+    /// The same of another repository.
+    #[must_use]
+    pub fn push_event_of(repo: &str, commit: &str) -> Vec<u8> {
         let event = serde_json::json!({
-            "repo": "fleet",
+            "repo": repo,
             "ref": "refs/heads/main",
             "before": "0".repeat(40),
             "after": commit,

@@ -11,14 +11,15 @@ use crate::pure::signatures::{Brought, BroughtCommit, Proof, proof};
 const MOST: usize = 1000;
 
 impl Mirror {
-    /// The commits that are behind `commit` and not behind `base`, oldest first, `commit` the last.
+    /// The commits that are behind `commit` and not behind `base`, oldest first, `commit` the last; all of them where there is
+    /// no base.
     ///
     /// # Errors
     /// [`MirrorError::NoCommit`] for `commit`, [`MirrorError::Damaged`].
-    pub fn brought(&self, base: &CommitId, commit: &CommitId) -> Result<Brought, MirrorError> {
+    pub fn brought(&self, base: Option<&CommitId>, commit: &CommitId) -> Result<Brought, MirrorError> {
         let tip = self.find(commit)?;
         // A base that git has no more hides nothing: everything must be signed then.
-        let base = self.find(base).ok();
+        let base = base.and_then(|base| self.find(base).ok());
         brought(&self.repo, base, tip).map_err(|e| self.damaged(&e))
     }
 }

@@ -69,7 +69,7 @@ impl Store {
     }
 
     /// Stores all that a pass decided, or nothing: deliveries, transitions, signed orders and blocks, content,
-    /// assignments, counters, the branch's cursor, the webhooks that it looked at, and the outbox rows.
+    /// assignments, counters, branches' cursors, the webhooks that it looked at, and the outbox rows.
     ///
     /// # Errors
     /// [`StoreError::Moved`] when the numbers are not those of `act.counters_before`: decide again.
@@ -79,7 +79,7 @@ impl Store {
         &self,
         act: &Act,
         signed: &Signed,
-        cursor: Option<&Cursor>,
+        cursors: &[Cursor],
         inbox_handled: &[String],
     ) -> Result<Changed, StoreError> {
         let now = self.now().as_microsecond();
@@ -119,7 +119,7 @@ impl Store {
             tx.run(SQL, args![id.as_str(), answer.as_str()]).await?;
         }
         put_counters(&mut tx, &act.counters).await?;
-        if let Some(cursor) = cursor {
+        for cursor in cursors {
             inbox::move_cursor(&mut tx, &cursor.repo, &cursor.branch, &cursor.commit).await?;
         }
         inbox::handled(&mut tx, inbox_handled, now).await?;

@@ -7,13 +7,13 @@
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
-use meshplan_schemas::ident::{CommitId, NodeId};
+use meshplan_schemas::ident::{CommitId, DeliveryName, NodeId};
 use serde::de::DeserializeOwned;
 use serde::{Serialize, Serializer};
 
-use super::StoreError;
 use super::cell::{Cell, cell, int, json};
 use super::db::{Tx, args};
+use super::{Store, StoreError};
 use crate::pure::delivery::{Delivery, LeftBehind, Leg, MachineRun, Reached};
 
 /// Into so many parts what is said of each machine is divided, by the last byte of its id: of ids made in a row the first
@@ -107,6 +107,25 @@ impl Walking {
 
     fn lock(&self) -> std::sync::MutexGuard<'_, BTreeMap<CommitId, (i64, Delivery)>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Store {
+    /// The names of deliveries of other repositories' commits.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub async fn names_beside(&self, repo: &str) -> Result<BTreeMap<CommitId, DeliveryName>, StoreError> {
+        // No digit of a commit's id comes after `~`.
+        const SQL: &str = "SELECT commit_id, name FROM deliveries WHERE name < $1 OR name > $2";
+        let bounds = args![format!("{repo}@"), format!("{repo}@~")];
+        let rows: Vec<(String, String)> = self.db().rows(SQL, bounds).await?;
+        rows.into_iter()
+            .map(|(commit, name)| {
+                let of = cell("deliveries", "commit_id", &commit);
+                Ok((of.parse(&commit)?, DeliveryName(name)))
+            })
+            .collect()
     }
 }
 

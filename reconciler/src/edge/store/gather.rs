@@ -190,6 +190,16 @@ async fn state(tx: &mut Tx, snapshot: &mut Snapshot) -> Result<(), StoreError> {
         snapshot.checks.insert(place.parse(&commit)?, place.json(&doc)?);
     }
 
+    // Of commits whose place an open delivery took, too (DL-15).
+    const CHECKS_OF: &str = "SELECT doc FROM checks WHERE commit_id = $1";
+    for unpassed in snapshot.deliveries.values().flat_map(|d| &d.unpassed) {
+        let commit = &unpassed.commit;
+        if let Some((doc,)) = tx.row::<(String,)>(CHECKS_OF, args![commit.as_str()]).await? {
+            let said = cell("checks", "doc", commit).json(&doc)?;
+            snapshot.checks.insert(commit.clone(), said);
+        }
+    }
+
     let rows: Vec<(String, String)> = tx.rows("SELECT scope, doc FROM accepted", args![]).await?;
     for (scope, doc) in rows {
         let content = cell("accepted", "doc", &scope).json(&doc)?;

@@ -49,7 +49,7 @@ pub struct Rebuilt<'a> {
     /// Values of secrets that it names, encrypted to the reconciler itself.
     pub values: &'a BTreeMap<Digest, Vec<u8>>,
     /// How far the branch was read.
-    pub cursor: Option<Cursor>,
+    pub cursors: Vec<Cursor>,
     /// Blocks that stand in no note yet, by number.
     pub unwritten: &'a BTreeSet<u64>,
     /// What is waited for now.
@@ -164,7 +164,7 @@ impl Store {
         .await?;
         put_state(&mut tx, rebuilt).await?;
         act::put_counters(&mut tx, &counters(rebuilt)).await?;
-        if let Some(cursor) = &rebuilt.cursor {
+        for cursor in &rebuilt.cursors {
             super::inbox::move_cursor(&mut tx, &cursor.repo, &cursor.branch, &cursor.commit).await?;
         }
         put_recovering(&mut tx, rebuilt.recovering).await?;

@@ -13,6 +13,7 @@ use meshplan_schemas::document::module::{ArchiveResource, BundleResource, Bundle
 use meshplan_schemas::ident::ResourceId;
 use meshplan_schemas::resource::bundles::{Archive, Bundle};
 
+use crate::pure::source_tree::COMPONENT_FILES;
 use crate::pure::validate::{Module, packing};
 
 /// The artifacts of a module.
@@ -35,11 +36,11 @@ impl Artifacts {
             }
         }
         for bundle in &module.file.bundles {
-            let BundleSource::Folder(folder) = &bundle.source.value else {
-                continue;
+            let inside = match &bundle.source.value {
+                BundleSource::Folder(folder) => format!("{}/", folder.0),
+                BundleSource::Component => COMPONENT_FILES.to_owned(),
             };
             let mut list = FileList::default();
-            let inside = format!("{}/", folder.0);
             for (path, bytes) in &module.files {
                 let Some(name) = path.strip_prefix(&inside) else {
                     continue;

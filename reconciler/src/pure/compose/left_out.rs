@@ -7,12 +7,19 @@ use meshplan_schemas::document::module::{BundleSource, Entry};
 use meshplan_schemas::finding::Finding;
 use meshplan_schemas::ident::ModuleName;
 
+use crate::pure::source_tree::{COMPONENT_FAULT, COMPONENT_FILES};
 use crate::pure::validate::Module;
 
 /// Why a module is left out on every node that has it, and the place that says so; none when it is not.
 pub(super) fn reason(name: &ModuleName, module: &Module) -> Option<(String, Finding)> {
-    let (needs, span) = first_need(module)?;
-    let reason = format!("{needs}, which this version does not carry to nodes yet");
+    let not_carried = first_need(module);
+    let not_carried = not_carried.map(|(needs, span)| {
+        (
+            format!("{needs}, which this version does not carry to nodes yet"),
+            span,
+        )
+    });
+    let (reason, span) = not_carried.or_else(|| no_component(module))?;
     let message = format!("the module `{name}` is left out on every node: {reason}");
     let finding = module.source.error(span.clone(), message);
     Some((reason, finding.warning()))
@@ -32,9 +39,20 @@ fn first_need(module: &Module) -> Option<(String, &Range<usize>)> {
             "it needs an archive that is named by its digest alone".to_owned(),
             &r.path.span,
         )),
-        Entry::Bundle(r) if r.source.value == BundleSource::Component => {
-            Some(("it needs a component's bundle".to_owned(), &r.source.span))
-        }
         _ => None,
     })
+}
+
+/// Why a module has nothing of its component, where it needs that.
+fn no_component(module: &Module) -> Option<(String, &Range<usize>)> {
+    let mut bundles = module.file.bundles.iter();
+    let bundle = bundles.find(|bundle| bundle.source.value == BundleSource::Component)?;
+    if module.files.keys().any(|path| path.starts_with(COMPONENT_FILES)) {
+        return None;
+    }
+    let why = match module.files.get(COMPONENT_FAULT) {
+        Some(why) => String::from_utf8_lossy(why).into_owned(),
+        None => "no commit of its component is known here: the reconciler puts it in".to_owned(),
+    };
+    Some((why, &bundle.source.span))
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use jiff::{SignedDuration, Timestamp};
 use meshplan_schemas::digest::{Digest, canonical};
 use meshplan_schemas::document::texts::SecretName;
-use meshplan_schemas::ident::{CommitId, ModuleName, NodeId};
+use meshplan_schemas::ident::{CommitId, DeliveryName, ModuleName, NodeId};
 use meshplan_schemas::lifecycle::delivery::{Code, State};
 
 use super::{DecideError, Known, Tree};
@@ -67,6 +67,14 @@ impl<'a> Draft<'a> {
             Some(Tree::Composed(tree)) => Some(Arc::clone(tree)),
             _ => None,
         }
+    }
+
+    /// How the delivery of a commit is called.
+    pub(super) fn name_of(&self, commit: &CommitId) -> DeliveryName {
+        let open = self.deliveries.get(commit).map(|delivery| &delivery.name);
+        let known = open.or_else(|| self.known.snapshot.of_components.get(commit));
+        let of_fleet = || DeliveryName::new(&self.known.settings.repo, commit);
+        known.cloned().unwrap_or_else(of_fleet)
     }
 
     /// Moves a delivery, and takes the transition down with its facts.

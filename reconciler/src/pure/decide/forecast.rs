@@ -47,7 +47,7 @@ pub struct StageForecast {
 /// taken as if they were there.
 #[must_use]
 pub fn forecast<'a>(tree: &'a Composed, legs: &[Leg]) -> Forecast<'a> {
-    let plan = plan_for(tree, legs);
+    let plan = plan_for(tree, None, legs);
     // The commit of a merge that is not made yet: what depends on it is not told.
     let commit = CommitId::null();
     let mut left: BTreeSet<NodeId> = legs.iter().flat_map(|leg| leg.nodes.keys().copied()).collect();

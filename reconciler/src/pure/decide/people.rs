@@ -142,7 +142,7 @@ fn no_actor(draft: &Draft<'_>, delivery: &Delivery, login: &str) -> Option<Strin
     let Some(tree) = draft.tree(&delivery.commit) else {
         return Some("its tree cannot be read now, so nobody can tell whom its plan names".to_owned());
     };
-    let plan = waiting::plan::plan_for(&tree, &delivery.legs).cloned();
+    let plan = waiting::plan::plan_for(&tree, delivery.component(), &delivery.legs).cloned();
     let bounds = waiting::bounds(draft, delivery, plan.as_ref());
     let names = |plan: &&PlanDoc| !plan.actors.is_empty() && !plan.actors.iter().any(|actor| actor == login);
     let closed = bounds.iter().flatten().find(names)?;

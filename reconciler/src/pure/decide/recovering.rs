@@ -206,7 +206,7 @@ fn take_up(
     waiting::take(delivery, &tree, &diff);
     delivery.legs.retain(|leg| !said.taken_back.contains(&leg.scope));
     waiting::keep_former(draft, &diff)?;
-    let plan = plan_for(&tree, &delivery.legs).cloned();
+    let plan = plan_for(&tree, delivery.component(), &delivery.legs).cloned();
     delivery.plan = plan.as_ref().map(|plan| plan.name.clone());
     let windows = windows::of_plans(&waiting::bounds(draft, delivery, plan.as_ref()));
     let mut walk = new_walk(&tree, plan.as_ref(), windows, BTreeSet::new(), None);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use meshplan_schemas::document::PlanDoc;
 use meshplan_schemas::document::plan::Absent;
-use meshplan_schemas::ident::{CommitId, DeliveryName, NodeId};
+use meshplan_schemas::ident::{CommitId, NodeId};
 use meshplan_schemas::lifecycle::delivery::{Code, State};
 
 use super::draft::Draft;
@@ -33,6 +33,7 @@ mod checks;
 mod closed;
 mod former_checks;
 mod lasting;
+mod left_out;
 mod old_hosts;
 pub(super) mod plan;
 mod removals;
@@ -71,9 +72,12 @@ pub(super) fn judge(draft: &mut Draft<'_>) -> Result<(), DecideError> {
         return Ok(());
     }
     for (_, older) in waiting {
-        let older_one = draft.deliveries.get(&older);
-        // Taking the place of what waits for a word about a rewritten branch launders nothing.
-        delivery.rewritten |= rewritten::unanswered(older_one);
+        // Taking the place of what waits launders nothing (DL-15): neither a rewritten branch, nor a check, nor a person's word.
+        if let Some(older) = draft.deliveries.get(&older) {
+            delivery.rewritten |= rewritten::unanswered(Some(older));
+            delivery.unpassed.extend(checks::unpassed(draft, older));
+            delivery.person_hold |= older.person_hold;
+        }
         supersede(draft, &older, &newest)?;
     }
     judge_newest(draft, &mut delivery)?;
@@ -82,7 +86,7 @@ pub(super) fn judge(draft: &mut Draft<'_>) -> Result<(), DecideError> {
 }
 
 fn supersede(draft: &mut Draft<'_>, older: &CommitId, newer: &CommitId) -> Result<(), DecideError> {
-    let name = DeliveryName::new(&draft.known.settings.repo, newer);
+    let name = draft.name_of(newer);
     let Some(mut delivery) = draft.deliveries.get(older).cloned() else {
         return Ok(());
     };
@@ -128,7 +132,7 @@ fn judge_newest(draft: &mut Draft<'_>, delivery: &mut Delivery) -> Result<(), De
     }
     take(delivery, &tree, &diff);
     if diff.legs.is_empty() {
-        return nothing_to_do(draft, delivery);
+        return nothing_to_do(draft, delivery, &tree);
     }
     if leave_to_others(draft, delivery) && delivery.legs.is_empty() {
         // All that it changes is on its way already: with that walk's end there is nothing left to do, or all of it.
@@ -140,12 +144,12 @@ fn judge_newest(draft: &mut Draft<'_>, delivery: &mut Delivery) -> Result<(), De
         draft.due(calm);
         return Ok(());
     }
-    let plan = plan_for(&tree, &delivery.legs);
+    let plan = plan_for(&tree, delivery.component(), &delivery.legs);
     delivery.plan = plan.map(|plan| plan.name.clone());
     delivery.binds = Some(approvals::binding(&delivery.legs, &tree, plan)?);
     delivery.checks = checks::named(&bounds(draft, delivery, plan));
     if delivery.state == State::Proposed
-        && let Asked::Waits(reason) = checks::ask(draft, delivery, &delivery.checks)
+        && let Asked::Waits(reason) = checks::ask(draft, delivery)
     {
         delivery.reason = reason;
         return Ok(());
@@ -240,7 +244,7 @@ fn never_an_order(draft: &mut Draft<'_>, delivery: &mut Delivery, why: String) -
     draft.transit(delivery, State::Held, Code::Freeze, RECONCILER, reason, facts)
 }
 
-fn nothing_to_do(draft: &mut Draft<'_>, delivery: &mut Delivery) -> Result<(), DecideError> {
+fn nothing_to_do(draft: &mut Draft<'_>, delivery: &mut Delivery, tree: &Composed) -> Result<(), DecideError> {
     if delivery.state == State::Held {
         // A person, or a cause that a person must see: it stays theirs.
         return Ok(());
@@ -258,6 +262,9 @@ fn nothing_to_do(draft: &mut Draft<'_>, delivery: &mut Delivery) -> Result<(), D
             format!("nothing else to do: {}", list.join(", "))
         }
     };
+    let reason = left_out::lines(tree)
+        .into_iter()
+        .fold(reason, |reason, line| format!("{reason}; {line}"));
     draft.transit(
         delivery,
         State::Delivered,
@@ -364,7 +371,7 @@ fn hold(
         }
         return Some((Code::Freeze, words));
     }
-    match checks::ask(draft, delivery, &delivery.checks) {
+    match checks::ask(draft, delivery) {
         Asked::Passed => {}
         Asked::Holds(code, reason) => return Some((code, reason)),
         // Only of what is held already: it does not open by that.
@@ -379,13 +386,28 @@ fn hold(
         .or_else(|| away::hold(draft, delivery, tree, plan))
 }
 
-/// The plans that bound what a delivery may do: that of its tree, and that of the tree whose gate was last accepted, the
-/// stricter of the two each time (DL-15).
+/// The plans that bound what a delivery may do: those of its legs in its tree, and in the tree whose gate was last accepted,
+/// the strictest each time (DL-15).
 pub(super) fn bounds(draft: &Draft<'_>, delivery: &Delivery, plan: Option<&PlanDoc>) -> Vec<Option<PlanDoc>> {
     let accepted = draft.known.snapshot.accepted.get(&Scope::Gate);
     let before = accepted.and_then(|accepted| draft.tree(&accepted.commit));
-    let before = before.map(|before| plan_for(&before, &delivery.legs).cloned());
-    before.into_iter().chain([plan.cloned()]).collect()
+    let together = before
+        .iter()
+        .map(|before| plan_for(before, delivery.component(), &delivery.legs).cloned());
+    let mut bounds: Vec<Option<PlanDoc>> = together.chain([plan.cloned()]).collect();
+    // Legs under several plans walk the default one; each is bounded by its own all the same.
+    for tree in before.into_iter().chain(draft.tree(&delivery.commit)) {
+        for plan in delivery
+            .legs
+            .chunks(1)
+            .map(|leg| plan_for(&tree, delivery.component(), leg))
+        {
+            if !bounds.iter().any(|known| known.as_ref() == plan) {
+                bounds.push(plan.cloned());
+            }
+        }
+    }
+    bounds
 }
 
 fn opens_by_itself(code: Code) -> bool {
@@ -436,7 +458,7 @@ pub(super) fn begin_on_word(
     } else {
         BTreeSet::new()
     };
-    let plan = plan_for(&tree, &delivery.legs).cloned();
+    let plan = plan_for(&tree, delivery.component(), &delivery.legs).cloned();
     delivery.binds = Some(approvals::binding(&delivery.legs, &tree, plan.as_ref())?);
     keep_former(draft, &diff)?;
     // Who says go while the window is shut means now.
@@ -462,6 +484,7 @@ pub(super) fn begin_on_word(
         }
         overrides.enter(&mut walk, &tree.fleet.config_mgmt);
     }
+    walk.lines.extend(left_out::lines(&tree));
     delivery.walk = Some(walk);
     classes::begin(delivery, &tree);
     let old = name_old_hosts(draft, delivery, &tree);
@@ -512,13 +535,9 @@ fn begin(
     }
     let going = removals::fact(draft, delivery, tree);
     let windows = windows::of_plans(&bounds(draft, delivery, plan));
-    delivery.walk = Some(new_walk(
-        tree,
-        plan,
-        windows,
-        excused,
-        delivery.inherited.as_ref(),
-    ));
+    let mut walk = new_walk(tree, plan, windows, excused, delivery.inherited.as_ref());
+    walk.lines.extend(left_out::lines(tree));
+    delivery.walk = Some(walk);
     classes::begin(delivery, tree);
     let old = name_old_hosts(draft, delivery, tree);
     let list = orders::list(draft, delivery, tree)?;

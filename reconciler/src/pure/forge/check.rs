@@ -103,6 +103,7 @@ pub fn status(of: &Of<'_>, outcome: &Outcome) -> CommitStatus {
         }
     };
     CommitStatus {
+        repo: None,
         commit: of.head.clone(),
         context: CHECK_CONTEXT.to_owned(),
         state,

@@ -24,7 +24,9 @@ pub enum Wait {
 pub fn wait(delivery: &Delivery) -> Option<Wait> {
     match (delivery.state, delivery.code) {
         (State::Held, Code::Approvals) => Some(Wait::Reviews),
-        (State::Proposed, _) if !delivery.checks.is_empty() => Some(Wait::Checks),
+        (State::Proposed, _) if !delivery.checks.is_empty() || !delivery.unpassed.is_empty() => {
+            Some(Wait::Checks)
+        }
         _ => None,
     }
 }

@@ -39,6 +39,7 @@ pub fn status(commit: &CommitId, state: State, code: Code, reason: &str) -> Comm
     };
     let reason = reason.replace(char::is_control, " ");
     CommitStatus {
+        repo: None,
         commit: commit.clone(),
         context: DELIVERY_CONTEXT.to_owned(),
         state: said,

@@ -53,6 +53,7 @@ pub(super) fn check(documents: &Documents, findings: &mut Vec<Finding>) -> Optio
         recipient: file.secrets.recipient.as_ref().map(|at| at.value.0.clone()),
         commit_signers: commit_signers(documents),
         bundle_mib: file.limits.bundle_mib.map(|mib| mib.0),
+        components: file.component_docs(),
     })
 }
 

@@ -55,9 +55,6 @@ fn fleet(file: &FleetFile, say: &mut impl FnMut(&Range<usize>, &str)) {
     if let Some(at) = file.roots.first() {
         say(&at.span, "`roots` are");
     }
-    if let Some(at) = file.components.first() {
-        say(&at.span, "`components` are");
-    }
     if let Some(at) = file.notify.0.values().next() {
         say(&at.span, "`notify` is");
     }

@@ -1,6 +1,6 @@
 //! Sections of fleet.toml against the rest of the tree: components, roots, secrets, signers, messages out.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use meshplan_schemas::document::FleetFile;
 use meshplan_schemas::document::fleet::SignedCommits;
@@ -12,7 +12,7 @@ use meshplan_schemas::limits::BUNDLE_BYTES;
 
 use super::Names;
 use crate::pure::parse::Documents;
-use crate::pure::source_tree::shown_path;
+use crate::pure::source_tree::{is_of_component, shown_path};
 
 pub(super) fn check(documents: &Documents, names: &Names, findings: &mut Vec<Finding>) {
     retired(documents, findings);
@@ -73,15 +73,19 @@ fn components(
     (source, file): (&Source, &FleetFile),
     findings: &mut Vec<Finding>,
 ) {
-    let mut seen = BTreeSet::new();
-    for At {
-        value: component,
-        span,
-    } in &file.components
-    {
+    let mut feeds = BTreeMap::new();
+    for At { value: component, .. } in &file.components {
         let module = &component.module;
-        if !seen.insert((&component.repo.value, &component.branch.value.0, &module.value)) {
-            findings.push(source.error(span.clone(), "this component is named twice"));
+        if let Some(other) = feeds.insert(&module.value, component) {
+            let message = format!(
+                "the module `{}` is fed by {} already",
+                module.value, other.repo.value.0
+            );
+            findings.push(
+                source
+                    .error(module.span.clone(), message)
+                    .help("a module has one component"),
+            );
         }
         if let Some(finding) = names.module(source, &module.value, &module.span) {
             findings.push(finding);
@@ -197,7 +201,9 @@ fn sizes(documents: &Documents, file: &FleetFile, findings: &mut Vec<Finding>) {
         .map_or(BUNDLE_BYTES, |mib| u64::from(mib.0) * 1024 * 1024);
     for (name, folder) in &documents.modules {
         let mut sum = 0_u64;
-        for (path, bytes) in &folder.files {
+        // What a component brings is bounded by itself, and no fault of this tree.
+        let own = folder.files.iter().filter(|(path, _)| !is_of_component(path));
+        for (path, bytes) in own {
             sum = sum.saturating_add(u64::try_from(bytes.len()).unwrap_or(u64::MAX));
             if sum > most {
                 let path = shown_path(format!("modules/{name}/{path}").as_bytes());

@@ -35,10 +35,21 @@ impl Keeper {
         }
         let kept = self.kept().await?;
         for (delivery, wait) in waiting {
-            let kept = kept.values().find(|kept| kept.made(&delivery.commit));
-            match (wait, kept) {
-                (Wait::Checks, kept) => self.ask_checks(&delivery, kept).await?,
-                (Wait::Reviews, Some(kept)) => self.ask_reviews(&delivery, kept).await?,
+            let of_delivery = kept.values().find(|kept| kept.made(&delivery.commit));
+            match (wait, of_delivery) {
+                (Wait::Checks, own) => {
+                    if !delivery.checks.is_empty() {
+                        self.ask_checks(&delivery, own).await?;
+                    }
+                    // Those whose place it took answer with it (DL-15).
+                    for older in &delivery.unpassed {
+                        if let Some(older) = self.store.delivery(&older.commit).await? {
+                            let own = kept.values().find(|kept| kept.made(&older.commit));
+                            self.ask_checks(&older, own).await?;
+                        }
+                    }
+                }
+                (Wait::Reviews, Some(own)) => self.ask_reviews(&delivery, own).await?,
                 (Wait::Reviews, None) => {}
             }
         }
@@ -50,7 +61,8 @@ impl Keeper {
         let Some(of) = gates::checked_commit(delivery, kept, self.clock.now()) else {
             return Ok(());
         };
-        let named = self.forge.checks(of, &delivery.checks).await?;
+        let repo = delivery.component();
+        let named = self.forge.checks(repo, of, &delivery.checks).await?;
         if self.store.put_checks(&delivery.commit, &named).await? {
             self.pass.wake();
         }
@@ -123,7 +135,7 @@ impl Keeper {
         }
     }
 
-    /// The newest commit before it that was delivered.
+    /// The fleet's commit in the newest delivery before it that ended well; none where components brought something since.
     async fn accepted_before(&self, delivery: &Delivery) -> Result<Option<CommitId>, StoreError> {
         let mut previous = delivery.previous.clone();
         while let Some(commit) = previous {
@@ -131,7 +143,9 @@ impl Keeper {
                 return Ok(None);
             };
             if before.state == State::Delivered {
-                return Ok(Some(commit));
+                // What a component brings since then nobody has seen in a pull request.
+                let (was, is) = (before.parts(), delivery.parts());
+                return Ok((was.components == is.components).then_some(was.fleet));
             }
             previous = before.previous;
         }

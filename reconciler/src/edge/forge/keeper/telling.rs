@@ -57,7 +57,8 @@ impl Keeper {
                 next = Some(next.map_or(again, |next| next.min(again)));
                 continue;
             }
-            let status = view::status(&commit, delivery.state, delivery.code, &delivery.reason);
+            let mut status = view::status(&commit, delivery.state, delivery.code, &delivery.reason);
+            status.repo = delivery.component().map(str::to_owned);
             self.queue_status(&status).await?;
             let number = match self.pull_of(&delivery, told, &mut kept).await {
                 Ok(number) => number,
@@ -97,6 +98,10 @@ impl Keeper {
     ) -> Result<Option<u64>, TurnError> {
         if let Some(known) = kept.values().find(|kept| kept.made(&delivery.commit)) {
             return Ok(Some(known.number));
+        }
+        // Pull requests of components are not looked at.
+        if delivery.component().is_some() {
+            return Ok(None);
         }
         // A forge may hear of its own merge after us: it is asked once more with each transition.
         if told.asked_at == Some(delivery.transitions) {

@@ -95,7 +95,7 @@ pub(super) async fn what_a_pass_stored_is_what_the_next_one_sees(fresh: Fresh) {
         branch: "main".into(),
         commit: commit(1),
     };
-    store.commit(&act, &signed, Some(&cursor), &[]).await.unwrap();
+    store.commit(&act, &signed, &[cursor], &[]).await.unwrap();
 
     let seen = store.snapshot().await.unwrap();
     assert_eq!(seen.counters, counters);
@@ -134,12 +134,12 @@ pub(super) async fn an_act_that_was_decided_on_old_numbers_stores_nothing(fresh:
     };
     let mut first = act(&none, &one);
     first.deliveries = vec![delivery(1, State::Proposed)];
-    store.commit(&first, &Signed::default(), None, &[]).await.unwrap();
+    store.commit(&first, &Signed::default(), &[], &[]).await.unwrap();
 
     let mut second = act(&none, &one);
     second.deliveries = vec![delivery(2, State::Proposed)];
     let error = store
-        .commit(&second, &Signed::default(), None, &[])
+        .commit(&second, &Signed::default(), &[], &[])
         .await
         .unwrap_err();
     assert_eq!(
@@ -154,14 +154,14 @@ pub(super) async fn an_act_that_was_decided_on_old_numbers_stores_nothing(fresh:
         ..one.clone()
     };
     let error = store
-        .commit(&act(&with_block, &with_block), &Signed::default(), None, &[])
+        .commit(&act(&with_block, &with_block), &Signed::default(), &[], &[])
         .await;
     assert!(
         matches!(error, Err(StoreError::Moved { counter: "block", .. })),
         "{error:?}"
     );
     store
-        .commit(&act(&one, &with_block), &Signed::default(), None, &[])
+        .commit(&act(&one, &with_block), &Signed::default(), &[], &[])
         .await
         .unwrap();
     assert_eq!(store.snapshot().await.unwrap().counters, with_block);
@@ -182,15 +182,15 @@ pub(super) async fn a_number_is_never_used_twice_with_other_bytes(fresh: Fresh) 
     ] {
         let act = act(&none, &none);
         store
-            .commit(&act, &signed(kind, of, "bytes"), None, &[])
+            .commit(&act, &signed(kind, of, "bytes"), &[], &[])
             .await
             .unwrap();
         store
-            .commit(&act, &signed(kind, of, "bytes"), None, &[])
+            .commit(&act, &signed(kind, of, "bytes"), &[], &[])
             .await
             .expect("the same bytes again are fine");
         let error = store
-            .commit(&act, &signed(kind, of, "others"), None, &[])
+            .commit(&act, &signed(kind, of, "others"), &[], &[])
             .await
             .unwrap_err();
         assert_eq!(
@@ -202,19 +202,19 @@ pub(super) async fn a_number_is_never_used_twice_with_other_bytes(fresh: Fresh) 
     }
     // one sequence for several nodes is one order (SG-4)
     let other = signed(OrderKind::Declaration, Some(node(2)), "others");
-    store.commit(&act(&none, &none), &other, None, &[]).await.unwrap();
+    store.commit(&act(&none, &none), &other, &[], &[]).await.unwrap();
 
     let with = |block| Signed {
         blocks: vec![block],
         ..Signed::default()
     };
     store
-        .commit(&act(&none, &none), &with(block(1, 1)), None, &[])
+        .commit(&act(&none, &none), &with(block(1, 1)), &[], &[])
         .await
         .unwrap();
     let mut forged = block(1, 1);
     forged.text.push('x');
-    let error = store.commit(&act(&none, &none), &with(forged), None, &[]).await;
+    let error = store.commit(&act(&none, &none), &with(forged), &[], &[]).await;
     assert!(
         matches!(
             error,
@@ -235,10 +235,7 @@ pub(super) async fn a_block_and_its_queued_note_are_one_transaction(fresh: Fresh
         blocks: vec![block(1, 1), block(2, 1)],
         ..Signed::default()
     };
-    store
-        .commit(&act(&none, &none), &signed, None, &[])
-        .await
-        .unwrap();
+    store.commit(&act(&none, &none), &signed, &[], &[]).await.unwrap();
     let rows = store.outbox_open().await.unwrap();
     let keys: Vec<_> = rows
         .iter()
@@ -261,7 +258,7 @@ pub(super) async fn a_block_and_its_queued_note_are_one_transaction(fresh: Fresh
         ..Counters::default()
     };
     store
-        .commit(&act(&moved, &moved), &failing, None, &[])
+        .commit(&act(&moved, &moved), &failing, &[], &[])
         .await
         .unwrap_err();
     assert_eq!(store.outbox_open().await.unwrap().len(), 2);
@@ -299,7 +296,7 @@ pub(super) async fn a_pass_that_is_dropped_half_way_leaves_all_or_nothing(fresh:
         };
         tokio::select! {
             biased;
-            stored = store.commit(&act, &signed, None, &[]) => { stored.unwrap(); whole += 1; }
+            stored = store.commit(&act, &signed, &[], &[]) => { stored.unwrap(); whole += 1; }
             () = impatient => dropped += 1,
         }
         // the next writer comes after what was dropped, whichever way that ended
@@ -334,14 +331,14 @@ pub(super) async fn an_answer_wakes_who_waits_for_it(fresh: Fresh) {
     let mut answering = act(&none, &none);
     answering.answers = vec![("r1".into(), "goes on".into())];
     store
-        .commit(&answering, &Signed::default(), None, &[])
+        .commit(&answering, &Signed::default(), &[], &[])
         .await
         .unwrap();
     assert_eq!(waiting.await.unwrap().unwrap().as_deref(), Some("goes on"));
     assert!(store.snapshot().await.unwrap().requests.is_empty());
     answering.answers = vec![("r1".into(), "another".into())];
     store
-        .commit(&answering, &Signed::default(), None, &[])
+        .commit(&answering, &Signed::default(), &[], &[])
         .await
         .unwrap();
     assert_eq!(store.answer("r1").await.unwrap().as_deref(), Some("goes on"));
@@ -373,7 +370,7 @@ pub(super) async fn what_is_lifted_or_taken_away_is_gone(fresh: Fresh) {
         epochs_standing: vec![standing(2), standing(1)],
         ..Signed::default()
     };
-    store.commit(&put, &signed, None, &[]).await.unwrap();
+    store.commit(&put, &signed, &[], &[]).await.unwrap();
     let seen = store.snapshot().await.unwrap();
     assert_eq!(
         (seen.known_bad.len(), seen.assignments.len(), seen.epochs.len()),
@@ -383,7 +380,7 @@ pub(super) async fn what_is_lifted_or_taken_away_is_gone(fresh: Fresh) {
     let mut lift = act(&none, &none);
     lift.known_bad.insert(key, None);
     lift.assignments.insert(place, None);
-    store.commit(&lift, &Signed::default(), None, &[]).await.unwrap();
+    store.commit(&lift, &Signed::default(), &[], &[]).await.unwrap();
     let seen = store.snapshot().await.unwrap();
     assert!(seen.known_bad.is_empty() && seen.assignments.is_empty());
     assert_eq!(
@@ -395,10 +392,7 @@ pub(super) async fn what_is_lifted_or_taken_away_is_gone(fresh: Fresh) {
         epochs_standing: vec![standing(3)],
         ..Signed::default()
     };
-    store
-        .commit(&act(&none, &none), &signed, None, &[])
-        .await
-        .unwrap();
+    store.commit(&act(&none, &none), &signed, &[], &[]).await.unwrap();
     assert_eq!(store.snapshot().await.unwrap().epochs, [standing(3)]);
 }
 
@@ -415,7 +409,7 @@ pub(super) async fn assignments_in_memory_are_those_of_the_database_whoever_wrot
     let mut put = act(&none, &none);
     put.assignments.insert(place(1), Some(of("one")));
     put.assignments.insert(place(2), Some(of("two")));
-    let first = store.commit(&put, &Signed::default(), None, &[]).await.unwrap();
+    let first = store.commit(&put, &Signed::default(), &[], &[]).await.unwrap();
     let before = store.snapshot().await.unwrap();
     assert_eq!(before.changes, first.after);
 
@@ -423,10 +417,7 @@ pub(super) async fn assignments_in_memory_are_those_of_the_database_whoever_wrot
     let mut change = act(&none, &none);
     change.assignments.insert(place(1), Some(of("newer")));
     change.assignments.insert(place(2), None);
-    let changed = store
-        .commit(&change, &Signed::default(), None, &[])
-        .await
-        .unwrap();
+    let changed = store.commit(&change, &Signed::default(), &[], &[]).await.unwrap();
     assert_eq!(changed.before, first.after);
     assert_eq!(
         *before.assignments,
@@ -473,14 +464,14 @@ pub(super) async fn after_an_act_that_was_not_stored_the_assignments_are_read_ag
     let place = (node(1), Scope::Policy);
     let mut put = act(&none, &none);
     put.assignments.insert(place.clone(), Some(Assignment::default()));
-    store.commit(&put, &Signed::default(), None, &[]).await.unwrap();
+    store.commit(&put, &Signed::default(), &[], &[]).await.unwrap();
     let known = store.snapshot().await.unwrap();
     // A transition of a delivery that is not there: refused after the assignments were written.
     let mut refused = act(&none, &none);
     refused.assignments.insert(place.clone(), None);
     refused.transitions = vec![transition(9, 0)];
     store
-        .commit(&refused, &Signed::default(), None, &[])
+        .commit(&refused, &Signed::default(), &[], &[])
         .await
         .unwrap_err();
     let seen = store.snapshot().await.unwrap();

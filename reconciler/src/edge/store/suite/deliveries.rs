@@ -77,7 +77,7 @@ async fn put(store: &Store, delivery: &Delivery) {
     let none = Counters::default();
     let mut act = act(&none, &none);
     act.deliveries = vec![delivery.clone()];
-    store.commit(&act, &Signed::default(), None, &[]).await.unwrap();
+    store.commit(&act, &Signed::default(), &[], &[]).await.unwrap();
 }
 
 /// The same database, opened by a store that has nothing in memory.
@@ -150,7 +150,7 @@ pub(super) async fn an_act_that_was_not_stored_leaves_no_part_of_it_in_memory(fr
     };
     let mut act = act(&moved, &moved);
     act.deliveries = vec![delivery.clone()];
-    let refused = fresh.store.commit(&act, &Signed::default(), None, &[]).await;
+    let refused = fresh.store.commit(&act, &Signed::default(), &[], &[]).await;
     assert!(refused.is_err());
     same(&fresh.store, &stored).await;
     put(&fresh.store, &delivery).await;

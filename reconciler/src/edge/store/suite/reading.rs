@@ -27,14 +27,14 @@ async fn put_head(store: &Store, revision: u64, leaves: Vec<Leaf>) -> SignedOrde
         orders: vec![signed_head.clone()],
         ..Signed::default()
     };
-    store.commit(&act, &signed, None, &[]).await.unwrap();
+    store.commit(&act, &signed, &[], &[]).await.unwrap();
     signed_head
 }
 
 async fn put_delivery(store: &Store, n: u8, state: State) {
     let mut act = nothing();
     act.deliveries = vec![delivery(n, state)];
-    store.commit(&act, &Signed::default(), None, &[]).await.unwrap();
+    store.commit(&act, &Signed::default(), &[], &[]).await.unwrap();
 }
 
 // holds: SG-1, SG-3
@@ -76,7 +76,7 @@ pub(super) async fn a_session_finds_heads_leaves_and_declarations_as_they_were_s
         ],
         ..Signed::default()
     };
-    store.commit(&nothing(), &signed, None, &[]).await.unwrap();
+    store.commit(&nothing(), &signed, &[], &[]).await.unwrap();
     let newest = store.newest_declaration(node(1)).await.unwrap().unwrap();
     assert_eq!((newest.number, newest.envelope.as_str()), (9, "new"));
     assert!(store.newest_declaration(node(2)).await.unwrap().is_none());
@@ -148,10 +148,7 @@ pub(super) async fn something_is_open_while_a_delivery_is_not_final_or_a_request
     assert!(store.anything_open().await.unwrap());
     let mut answer = nothing();
     answer.answers = vec![("r".into(), "done".into())];
-    store
-        .commit(&answer, &Signed::default(), None, &[])
-        .await
-        .unwrap();
+    store.commit(&answer, &Signed::default(), &[], &[]).await.unwrap();
     assert!(!store.anything_open().await.unwrap());
 }
 
@@ -200,7 +197,7 @@ pub(super) async fn a_delivery_goes_by_its_id_its_first_digits_and_its_name(fres
     twin.commit = format!("1111{}", "0".repeat(36)).parse().unwrap();
     let mut act = nothing();
     act.deliveries = vec![twin.clone()];
-    store.commit(&act, &Signed::default(), None, &[]).await.unwrap();
+    store.commit(&act, &Signed::default(), &[], &[]).await.unwrap();
 
     for text in ["21212121", &"21".repeat(20), "2121", "fleet@212121212121"] {
         let found = store.find_delivery(text).await.unwrap();
@@ -296,14 +293,14 @@ pub(super) async fn a_delivery_that_is_not_back_everywhere_is_in_the_snapshot_un
         delivery(2, State::RolledBack),
         delivery(3, State::Delivered),
     ];
-    store.commit(&put, &Signed::default(), None, &[]).await.unwrap();
+    store.commit(&put, &Signed::default(), &[], &[]).await.unwrap();
     assert!(store.anything_open().await.unwrap());
     let seen = store.snapshot().await.unwrap().deliveries;
     assert_eq!(seen.keys().collect::<Vec<_>>(), [&commit(1), &commit(3)]);
 
     away.walk.as_mut().unwrap().outstanding.clear();
     put.deliveries = vec![away];
-    store.commit(&put, &Signed::default(), None, &[]).await.unwrap();
+    store.commit(&put, &Signed::default(), &[], &[]).await.unwrap();
     assert!(!store.anything_open().await.unwrap());
     assert_eq!(store.snapshot().await.unwrap().deliveries.len(), 1);
 
@@ -315,13 +312,13 @@ pub(super) async fn a_delivery_that_is_not_back_everywhere_is_in_the_snapshot_un
     let left = serde_json::from_value(left).unwrap();
     followed.left_behind.insert(node(1), left);
     put.deliveries = vec![followed.clone()];
-    store.commit(&put, &Signed::default(), None, &[]).await.unwrap();
+    store.commit(&put, &Signed::default(), &[], &[]).await.unwrap();
     assert!(store.anything_open().await.unwrap());
     let seen = store.snapshot().await.unwrap().deliveries;
     assert_eq!(seen[&commit(1)].left_behind, followed.left_behind);
     followed.left_behind.clear();
     put.deliveries = vec![followed];
-    store.commit(&put, &Signed::default(), None, &[]).await.unwrap();
+    store.commit(&put, &Signed::default(), &[], &[]).await.unwrap();
     assert!(!store.anything_open().await.unwrap());
 }
 
@@ -387,12 +384,12 @@ pub(super) async fn a_webhook_is_stored_once_and_open_until_a_pass_has_looked(fr
     };
     let ids = [open[0].id.clone()];
     store
-        .commit(&act(&moved, &moved), &Signed::default(), None, &ids)
+        .commit(&act(&moved, &moved), &Signed::default(), &[], &ids)
         .await
         .unwrap_err();
     assert_eq!(store.inbox_open().await.unwrap().len(), 2);
     store
-        .commit(&nothing(), &Signed::default(), None, &ids)
+        .commit(&nothing(), &Signed::default(), &[], &ids)
         .await
         .unwrap();
     store

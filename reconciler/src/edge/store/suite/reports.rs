@@ -161,7 +161,7 @@ pub(super) async fn no_report_of_a_burst_is_lost_while_passes_read_and_write(fre
                         ..Signed::default()
                     };
                     match store
-                        .commit(&act(&seen.counters, &after), &signed, None, &[])
+                        .commit(&act(&seen.counters, &after), &signed, &[], &[])
                         .await
                     {
                         Ok(_) => done += 1,
@@ -251,7 +251,7 @@ pub(super) async fn a_node_whose_newest_order_went_back_is_told_until_it_was_giv
         act
     };
     store
-        .commit(&act(&none, &none), &ordered(7), None, &[])
+        .commit(&act(&none, &none), &ordered(7), &[], &[])
         .await
         .unwrap();
     says(DeclarationState::Reverted, 7, "a probe said no")
@@ -260,12 +260,12 @@ pub(super) async fn a_node_whose_newest_order_went_back_is_told_until_it_was_giv
     assert_eq!(told().await, None, "its content is to blame");
     says(DeclarationState::Reverted, 7, "no-link").await.unwrap();
     assert_eq!(told().await, Some(7));
-    store.commit(&repeated(8), &ordered(8), None, &[]).await.unwrap();
+    store.commit(&repeated(8), &ordered(8), &[], &[]).await.unwrap();
     assert_eq!(told().await, None, "it was given once more");
     says(DeclarationState::Reverted, 8, "no-link").await.unwrap();
     assert_eq!(told().await, None, "and not again");
     store
-        .commit(&act(&none, &none), &ordered(9), None, &[])
+        .commit(&act(&none, &none), &ordered(9), &[], &[])
         .await
         .unwrap();
     says(DeclarationState::Reverted, 9, "no-link").await.unwrap();

@@ -55,7 +55,7 @@ async fn sign(store: &Store, orders: Vec<Order>, events: Vec<Event>) {
         events,
         ..act(&Counters::default(), &Counters::default())
     };
-    store.commit(&act, &Signed::default(), None, &[]).await.unwrap();
+    store.commit(&act, &Signed::default(), &[], &[]).await.unwrap();
 }
 
 fn status(number: u64, state: EpochState) -> EpochStatus {
@@ -262,7 +262,7 @@ pub(super) async fn events_are_numbered_in_order_stored_with_their_act_and_wake_
         },
         ..Act::default()
     };
-    assert!(store.commit(&moved, &Signed::default(), None, &[]).await.is_err());
+    assert!(store.commit(&moved, &Signed::default(), &[], &[]).await.is_err());
     assert_eq!(store.events(0, 10).await.unwrap().len(), 2);
 }
 
@@ -288,7 +288,7 @@ pub(super) async fn looks_at_rollouts_that_are_not_over_or_all_put_away_write_no
     walking.deliveries = vec![delivery(1, State::Delivering)];
     walking.orders = vec![epoch(1, Phase::Canary, 1)];
     store
-        .commit(&walking, &Signed::default(), None, &[])
+        .commit(&walking, &Signed::default(), &[], &[])
         .await
         .unwrap();
     let before = logged(&fresh);

@@ -33,7 +33,7 @@ async fn fill(store: &Store, deliveries: u8) {
     let none = Counters::default();
     let mut act = act(&none, &none);
     act.deliveries = (1..=deliveries).map(|n| delivery(n, State::Held)).collect();
-    store.commit(&act, &Signed::default(), None, &[]).await.unwrap();
+    store.commit(&act, &Signed::default(), &[], &[]).await.unwrap();
 }
 
 /// A closed store's file with something in it.
@@ -174,7 +174,7 @@ async fn another_program_that_writes_is_waited_for_and_one_that_holds_on_is_name
         for _ in 0..100 {
             // reads the counters first, writes later
             store
-                .commit(&act(&none, &none), &Signed::default(), None, &[])
+                .commit(&act(&none, &none), &Signed::default(), &[], &[])
                 .await
                 .unwrap();
         }
@@ -275,7 +275,7 @@ async fn on_a_full_disk_nothing_is_half_stored_and_work_goes_on_when_there_is_ro
     big.contents
         .insert(meshplan_schemas::digest::Digest::of(b"big"), vec![7; 512 * 1024]);
     let error = store
-        .commit(&big, &Signed::default(), None, &[])
+        .commit(&big, &Signed::default(), &[], &[])
         .await
         .unwrap_err();
     assert_eq!(
@@ -294,7 +294,7 @@ async fn on_a_full_disk_nothing_is_half_stored_and_work_goes_on_when_there_is_ro
 
     drop(file);
     std::fs::remove_file(&ballast).unwrap();
-    store.commit(&big, &Signed::default(), None, &[]).await.unwrap();
+    store.commit(&big, &Signed::default(), &[], &[]).await.unwrap();
     assert_eq!(
         writer.take(node(1), 1, large, report).await.unwrap(),
         Taken::Stored

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use meshplan_schemas::declaration::{Declaration, LeftOut, Mode, ModuleContent, ModuleEntry, OnFailure};
 use meshplan_schemas::digest::Digest;
-use meshplan_schemas::ident::{DeliveryName, ModuleName, NodeId, ResourceName};
+use meshplan_schemas::ident::{ModuleName, NodeId, ResourceName};
 use meshplan_schemas::limits::SCHEMA;
 use meshplan_schemas::resource::Resource;
 
@@ -165,7 +165,7 @@ fn entry(draft: &Draft<'_>, name: &ModuleName, content: &ContentRef, body: &Modu
         module: name.clone(),
         digest: content.digest,
         commit: content.commit.clone(),
-        delivery: DeliveryName::new(&draft.known.settings.repo, &content.commit).to_string(),
+        delivery: draft.name_of(&content.commit).to_string(),
         mode: body.mode,
         after: body.after.clone(),
         on_policy_change: body.on_policy_change.clone(),
@@ -192,7 +192,8 @@ pub(super) fn timing(draft: &Draft<'_>, delivery: &Delivery) -> Timing {
         |tree| Timing {
             apply_secs: tree.fleet.config_mgmt.apply_secs,
             confirm_secs: delivery.config_mgmt(&tree.fleet.config_mgmt).confirm_secs,
-            confirm_probe: plan_for(&tree, &delivery.legs).and_then(|plan| plan.confirm_probe.clone()),
+            confirm_probe: plan_for(&tree, delivery.component(), &delivery.legs)
+                .and_then(|plan| plan.confirm_probe.clone()),
         },
     )
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use meshplan_schemas::digest::Digest;
 use meshplan_schemas::epoch::{Epoch, InForce, Phase, Targeting};
-use meshplan_schemas::ident::{CommitId, DeliveryName, NodeId};
+use meshplan_schemas::ident::{CommitId, NodeId};
 use meshplan_schemas::limits::{IN_FORCE, SCHEMA};
 
 use super::changed_policy;
@@ -67,7 +67,7 @@ pub(in crate::pure::decide) fn base(
     let epoch = Epoch {
         min_daemon_version: mgmt.min_daemon_version.clone(),
         confirm_secs: mgmt.confirm_secs,
-        confirm_probe: plan_for(tree, &[]).and_then(|plan| plan.confirm_probe.clone()),
+        confirm_probe: plan_for(tree, None, &[]).and_then(|plan| plan.confirm_probe.clone()),
         ..plain(draft, commit, Phase::Release, text)
     };
     stand(draft, epoch, digest, Vec::new()).map(Some)
@@ -92,7 +92,7 @@ fn plain(draft: &mut Draft<'_>, commit: &CommitId, phase: Phase, policy: String)
         policy,
         in_force: Vec::new(),
         watch_until: None,
-        rollout_id: DeliveryName::new(&settings.repo, commit).to_string(),
+        rollout_id: draft.name_of(commit).to_string(),
         phase,
         urgent: false,
         again: Vec::new(),

@@ -84,3 +84,56 @@ fn without_a_forge_to_ask_a_named_check_holds_at_once() {
     world.run(10);
     assert_eq!(world.codes(&commit).last().unwrap(), "held (merged-unchecked)");
 }
+
+// holds: DL-15
+#[test]
+fn a_commit_that_takes_the_place_of_one_whose_check_failed_answers_for_that_check_where_it_changes_the_same()
+{
+    let mut world = at_a_forge();
+    let failed = world.merge(checked("two"));
+    let says_no = [("ci/a", Verdict::Passed), ("ci/b", Verdict::Failed)];
+    world.snapshot.checks.insert(failed.clone(), says(&says_no));
+    world.run(10);
+    assert_eq!(world.codes(&failed).last().unwrap(), "held (check-failed)");
+    // Another change on top of it, which passes its own.
+    let mut another = checked("two");
+    another.policy = tree(3, "two", &[]).policy;
+    another.policy_digest = tree(3, "two", &[]).policy_digest;
+    let passed = [("ci/a", Verdict::Passed), ("ci/b", Verdict::Passed)];
+    let newer = world.merge(another);
+    world.snapshot.checks.insert(newer.clone(), says(&passed));
+    world.run(100);
+    assert_eq!(world.state(&failed), State::Superseded);
+    assert_eq!(world.codes(&newer).last().unwrap(), "held (check-failed)");
+    let reason = &world.archive[&newer].reason;
+    assert!(
+        reason.ends_with("whose place it took: the forge says that ci/b failed"),
+        "{reason}"
+    );
+    // One that takes the change back owes nothing for it.
+    let back = world.merge(checked("one"));
+    world.snapshot.checks.insert(back.clone(), says(&passed));
+    world.run(100);
+    assert!(world.state(&back).is_final(), "{}", world.archive[&back].reason);
+}
+
+// holds: DL-15
+#[test]
+fn each_leg_is_bounded_by_its_own_plan_where_the_default_one_walks_them_together() {
+    let mut world = at_a_forge();
+    let mut both = tree(3, "two", &[("web", "two")]);
+    let mut of_web = both.plans.values().next().unwrap().clone();
+    of_web.name = "web".parse().unwrap();
+    of_web.covers = vec![meshplan_schemas::document::plan::Covers::Module(
+        "web".parse().unwrap(),
+    )];
+    of_web.check = Check::Named(vec!["ci/a".into()]);
+    both.plans.insert(of_web.name.clone(), of_web);
+    let commit = world.merge(both);
+    world
+        .snapshot
+        .checks
+        .insert(commit.clone(), says(&[("ci/a", Verdict::Failed)]));
+    world.run(10);
+    assert_eq!(world.codes(&commit).last().unwrap(), "held (check-failed)");
+}

@@ -47,7 +47,7 @@ fn push(world: &mut World, tree: Tree, by: Option<&str>, also: &[CommitId]) -> C
     let before = also.iter().map(|id| signed(id, None));
     let commits = before.chain([signed(&commit, by)]).collect();
     let brought = Brought { commits, more: false };
-    world.signatures.insert(commit.clone(), brought);
+    world.signatures.insert(commit.clone(), vec![brought]);
     world.pass(&[news]);
     commit
 }

@@ -44,7 +44,7 @@ pub(super) struct World {
     /// Every delivery that ever was, as it last stood.
     pub(super) archive: BTreeMap<CommitId, Delivery>,
     /// How commits are signed, where a test says.
-    pub(super) signatures: BTreeMap<CommitId, Brought>,
+    pub(super) signatures: BTreeMap<CommitId, Vec<Brought>>,
     /// Under which sequence a node was given its order once more.
     repeated: BTreeMap<NodeId, u64>,
     /// Reverts that were to be proposed.
@@ -144,6 +144,7 @@ impl World {
         let commit: CommitId = format!("{:040x}", self.commits).parse().unwrap();
         self.trees.insert(commit.clone(), tree);
         let news = NewCommit {
+            component: None,
             commit: commit.clone(),
             subject: format!("change {}", self.commits),
             author: "Dana".into(),

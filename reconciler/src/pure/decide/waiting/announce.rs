@@ -6,22 +6,30 @@ use super::{rewritten, signed};
 use crate::pure::decide::DecideError;
 use crate::pure::decide::draft::Draft;
 use crate::pure::delivery::{Delivery, Transition};
+use crate::pure::parts::{self, Parts};
 
 /// Makes a delivery of each new commit, in first-parent order.
 pub(in crate::pure::decide) fn announce(draft: &mut Draft<'_>) -> Result<(), DecideError> {
     let mut before = draft.deliveries.values().max_by_key(|d| d.order).cloned();
+    let trees = parts::of_news(before.as_ref(), draft.known.news);
     for new in draft.known.news {
+        let Some(parts) = trees.get(&new.commit) else {
+            continue;
+        };
         if draft.deliveries.contains_key(&new.commit) {
             continue;
         }
         draft.counters.order += 1;
-        let reason = format!(
-            "the commit is on {}, made from the forge's word",
-            draft.known.settings.branch
-        );
-        let (repo, order, now) = (&draft.known.settings.repo, draft.counters.order, draft.now());
+        let settings = draft.known.settings;
+        let (repo, branch) = match &new.component {
+            None => (&settings.repo, &settings.branch),
+            Some(component) => (&component.repo, &component.branch),
+        };
+        let reason = format!("the commit is on {branch}, made from the forge's word");
+        let (order, now) = (draft.counters.order, draft.now());
         let delivery = Delivery {
             previous: before.as_ref().map(|d| d.commit.clone()),
+            made_of: (*parts != Parts::alone(new.commit.clone())).then(|| parts.clone()),
             subject: new.subject.clone(),
             author: new.author.clone(),
             reason: reason.clone(),
@@ -35,6 +43,7 @@ pub(in crate::pure::decide) fn announce(draft: &mut Draft<'_>) -> Result<(), Dec
             ("Delivery".to_owned(), delivery.name.to_string()),
             ("Subject".to_owned(), new.subject.clone()),
         ];
+        facts.extend(parts.facts());
         facts.extend(rewritten::announced(&delivery));
         draft.record(Transition {
             commit: new.commit.clone(),

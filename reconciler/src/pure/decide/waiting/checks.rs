@@ -4,10 +4,11 @@ use std::collections::BTreeSet;
 
 use meshplan_schemas::document::PlanDoc;
 use meshplan_schemas::document::plan::Check;
+use meshplan_schemas::ident::CommitId;
 use meshplan_schemas::lifecycle::delivery::Code;
 
 use crate::pure::decide::draft::Draft;
-use crate::pure::delivery::Delivery;
+use crate::pure::delivery::{Delivery, Unpassed};
 use crate::pure::snapshot::Verdict;
 
 /// What follows of the checks.
@@ -31,8 +32,44 @@ pub(super) fn named(bounds: &[Option<PlanDoc>]) -> Vec<String> {
     names.into_iter().collect()
 }
 
-/// What follows of what the forge says.
-pub(super) fn ask(draft: &Draft<'_>, delivery: &Delivery, names: &[String]) -> Asked {
+/// What a delivery owes to whatever takes its place: its checks, where they have not passed.
+pub(super) fn unpassed(draft: &Draft<'_>, older: &Delivery) -> Vec<Unpassed> {
+    let own = (!matches!(ask_of(draft, &older.commit, &older.checks), Asked::Passed)).then(|| Unpassed {
+        commit: older.commit.clone(),
+        name: older.name.clone(),
+        scopes: older.legs.iter().map(|leg| leg.scope.clone()).collect(),
+        checks: older.checks.clone(),
+    });
+    older.unpassed.iter().cloned().chain(own).collect()
+}
+
+/// What follows of what the forge says: of the commit, and of those whose place it took, where it changes what they change.
+pub(super) fn ask(draft: &Draft<'_>, delivery: &Delivery) -> Asked {
+    let mut waits = None;
+    let of_legs = |older: &&Unpassed| delivery.legs.iter().any(|leg| older.scopes.contains(&leg.scope));
+    let before = delivery.unpassed.iter().filter(of_legs);
+    let before = before.map(|older| {
+        let words = |reason| format!("{}, whose place it took: {reason}", older.name);
+        match ask_of(draft, &older.commit, &older.checks) {
+            Asked::Passed => Asked::Passed,
+            Asked::Waits(reason) => Asked::Waits(words(reason)),
+            Asked::Holds(code, reason) => Asked::Holds(code, words(reason)),
+        }
+    });
+    for asked in [ask_of(draft, &delivery.commit, &delivery.checks)]
+        .into_iter()
+        .chain(before)
+    {
+        match asked {
+            Asked::Passed => {}
+            Asked::Waits(reason) => waits = waits.or(Some(reason)),
+            Asked::Holds(..) => return asked,
+        }
+    }
+    waits.map_or(Asked::Passed, Asked::Waits)
+}
+
+fn ask_of(draft: &Draft<'_>, commit: &CommitId, names: &[String]) -> Asked {
     if names.is_empty() {
         return Asked::Passed;
     }
@@ -41,7 +78,7 @@ pub(super) fn ask(draft: &Draft<'_>, delivery: &Delivery, names: &[String]) -> A
         let reason = format!("merged without a passing check: its plan names {all} and nobody reports it");
         return Asked::Holds(Code::MergedUnchecked, reason);
     }
-    let Some(said) = draft.known.snapshot.checks.get(&delivery.commit) else {
+    let Some(said) = draft.known.snapshot.checks.get(commit) else {
         return Asked::Waits(format!("the forge has not said yet what became of {all}"));
     };
     let with = |wanted: Verdict| -> Vec<&str> {

@@ -15,15 +15,39 @@ use crate::pure::scope::Scope;
 /// The plan that covers the legs: the one that names a scope of it, else the default plan.
 ///
 /// Legs under several plans share the default one, so that they share their fate (DL-3, `legs = "together"`).
-pub(in crate::pure::decide) fn plan_for<'a>(tree: &'a Composed, legs: &[Leg]) -> Option<&'a PlanDoc> {
+/// Of a component's commit (`component`: its repository) the modules that it feeds are covered by its own plan first.
+pub(in crate::pure::decide) fn plan_for<'a>(
+    tree: &'a Composed,
+    component: Option<&str>,
+    legs: &[Leg],
+) -> Option<&'a PlanDoc> {
+    let feeds = |scope: &Scope| {
+        let of = tree
+            .fleet
+            .components
+            .iter()
+            .filter(|of| Some(of.repo.as_str()) == component);
+        matches!(scope, Scope::Module(name) if of.map(|of| &of.module).any(|module| module == name))
+    };
+    let own = component.and_then(|repo| {
+        let covers = |plan: &&PlanDoc| {
+            plan.covers
+                .iter()
+                .any(|c| matches!(c, Covers::Component(of) if of == repo))
+        };
+        tree.plans.values().find(covers)
+    });
     let of = |scope: &Scope| {
-        tree.plans.values().find(|plan| {
-            plan.covers.iter().any(|covers| match (covers, scope) {
-                (Covers::Policy, Scope::Policy)
-                | (Covers::List, Scope::List)
-                | (Covers::Gate, Scope::Gate) => true,
-                (Covers::Module(name), Scope::Module(module)) => name == module,
-                _ => false,
+        let own = own.filter(|_| feeds(scope));
+        own.or_else(|| {
+            tree.plans.values().find(|plan| {
+                plan.covers.iter().any(|covers| match (covers, scope) {
+                    (Covers::Policy, Scope::Policy)
+                    | (Covers::List, Scope::List)
+                    | (Covers::Gate, Scope::Gate) => true,
+                    (Covers::Module(name), Scope::Module(module)) => name == module,
+                    _ => false,
+                })
             })
         })
     };

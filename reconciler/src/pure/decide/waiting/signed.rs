@@ -3,7 +3,7 @@
 //! Trust rests on that commit, its base, and never on one that nobody has let through: a commit that adds a signer is signed
 //! by one of before, and what takes its place answers for it too (DL-15).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use meshplan_schemas::ident::CommitId;
 use meshplan_schemas::lifecycle::delivery::{Code, State};
@@ -77,7 +77,11 @@ pub(super) fn signed(draft: &Draft<'_>, delivery: &Delivery) -> Signed {
     let Some(brought) = draft.known.signatures.get(&delivery.commit) else {
         return Signed::Unread;
     };
-    match judge(trusted, brought) {
+    let judged: Result<BTreeSet<String>, String> = (brought.iter().map(|brought| judge(trusted, brought)))
+        .try_fold(BTreeSet::new(), |all, names| {
+            Ok(all.into_iter().chain(names?).collect())
+        });
+    match judged {
         Ok(names) => Signed::By(names.into_iter().collect::<Vec<_>>().join(", ")),
         Err(why) => Signed::Not(format!(
             "{why}; the tree of {} says `signed_commits = \"{}\"`",

@@ -60,7 +60,9 @@ pub(super) fn answer(
     match culprits {
         Some(scopes) => apart::take_back(draft, delivery, &scopes, (code, reason, facts)),
         None => {
-            if delivery.walk.as_ref().is_some_and(|walk| walk.reverts) {
+            // A component is no repository to which anything is pushed.
+            let reverts = delivery.component().is_none();
+            if reverts && delivery.walk.as_ref().is_some_and(|walk| walk.reverts) {
                 let revert = Revert::of(delivery, &reason);
                 facts.push(("Revert".to_owned(), revert.branch()));
                 draft.act.reverts.push(revert);

@@ -148,6 +148,7 @@ fn statuses_are_said_and_read_in_the_words_of_pipelines() {
         (StatusState::Error, "failed"),
     ] {
         let call = project().set_status(&CommitStatus {
+            repo: None,
             commit: HEAD.parse().unwrap(),
             context: "meshplan/check".to_owned(),
             state,

@@ -1,0 +1,264 @@
+//! Components in the mirror: their branches are fetched beside the fleet's, and the tree that a delivery is made of is put
+//! together out of git's own trees (DL-1).
+//!
+//! What is put together is a commit of our own, the same bytes for the same parts: nobody else sees it, nothing is checked
+//! out, and all that reads trees reads it as any other. A component's tree that may not be carried (links, submodules, too
+//! much) is left out with the reason in its place: it is no fault of the fleet's tree.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use git2::{Commit, ObjectType, Oid, Repository, Signature, Tree};
+use meshplan_schemas::artifact::path_fault;
+use meshplan_schemas::digest::Digest;
+use meshplan_schemas::finding::Source;
+use meshplan_schemas::ident::CommitId;
+use meshplan_schemas::limits::{BUNDLE_BYTES, DOCUMENT_BYTES};
+
+use super::remote::bring;
+use super::{FetchError, Mirror, MirrorError, Remote, commit_id};
+use crate::pure::parse::{self, LFS_POINTER_BYTES, is_lfs_pointer};
+use crate::pure::parts::{Branch, Parts};
+use crate::pure::source_tree::{COMPONENT_FAULT, COMPONENT_FILES, other_spelling};
+
+const FILE: i32 = 0o100_644;
+const PROGRAM: i32 = 0o100_755;
+const FOLDER: i32 = 0o040_000;
+/// So many files a component may have.
+const MOST_FILES: usize = 100_000;
+/// So deep its folders may be.
+const MOST_DEPTH: usize = 64;
+
+/// A tree that was put together.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Joined {
+    /// The commit to read: the fleet repo's own where it names no component.
+    pub commit: CommitId,
+    /// Components that are not in it, by their commits, and why.
+    pub faults: BTreeMap<CommitId, String>,
+}
+
+impl Mirror {
+    /// Fetches a component's branch; its tip, none where the branch is not there.
+    ///
+    /// # Errors
+    /// [`FetchError`]; what was fetched before is untouched.
+    pub fn fetch_component(&self, of: &Branch, remote: &Remote) -> Result<Option<CommitId>, FetchError> {
+        // Where one's name begins with all of another's, a ref of names would have to be a file and a folder.
+        let ours = Digest::of(format!("{} {}", of.repo, of.branch).as_bytes());
+        let ours = format!("refs/meshplan/component/{}", ours.hex());
+        let found = bring(&self.repo, remote, &[(&remote.branch_ref(), &ours)])?;
+        Ok(found.first().copied().flatten().map(commit_id))
+    }
+
+    /// Puts together what a delivery is made of. `allowed` are the components that the configuration names.
+    ///
+    /// # Errors
+    /// [`MirrorError::NoCommit`] of the fleet's commit, or of a component's; [`MirrorError::Damaged`].
+    pub fn join(&self, parts: &Parts, allowed: &BTreeSet<Branch>) -> Result<Joined, MirrorError> {
+        let fleet = self.find(&parts.fleet)?;
+        for part in &parts.components {
+            self.find(&part.commit)?;
+        }
+        join(&self.repo, fleet, parts, allowed).map_err(|e| self.damaged(&e))
+    }
+}
+
+fn join(
+    repo: &Repository,
+    fleet: Oid,
+    parts: &Parts,
+    allowed: &BTreeSet<Branch>,
+) -> Result<Joined, git2::Error> {
+    let fleet = repo.find_commit(fleet)?;
+    let root = fleet.tree()?;
+    let (named, most) = named(repo, &root)?;
+    let mut joined = Joined {
+        commit: parts.fleet.clone(),
+        faults: BTreeMap::new(),
+    };
+    let modules = root
+        .get_name("modules")
+        .filter(|entry| entry.filemode() == FOLDER);
+    let Some(modules) = modules.filter(|_| !named.is_empty()) else {
+        return Ok(joined);
+    };
+    let modules = repo.find_tree(modules.id())?;
+    let mut all = repo.treebuilder(Some(&modules))?;
+    let mut parents = vec![fleet.clone()];
+    for (module, of) in named {
+        let Some(entry) = modules
+            .get_name(&module)
+            .filter(|entry| entry.filemode() == FOLDER)
+        else {
+            continue;
+        };
+        let folder = repo.find_tree(entry.id())?;
+        let mut with = repo.treebuilder(Some(&folder))?;
+        for own in [COMPONENT_FILES.trim_end_matches('/'), COMPONENT_FAULT] {
+            if with.get(own)?.is_some() {
+                with.remove(own)?;
+            }
+        }
+        match carried(repo, parts, &of, allowed, most)? {
+            Ok(component) => {
+                with.insert(COMPONENT_FILES.trim_end_matches('/'), component.tree_id(), FOLDER)?;
+                if parents.iter().all(|parent| parent.id() != component.id()) {
+                    parents.push(component);
+                }
+            }
+            Err(why) => {
+                with.insert(COMPONENT_FAULT, repo.blob(why.as_bytes())?, FILE)?;
+                if let Some(commit) = parts.of(&of) {
+                    joined.faults.insert(commit.clone(), why);
+                }
+            }
+        }
+        all.insert(&module, with.write()?, FOLDER)?;
+    }
+    let mut whole = repo.treebuilder(Some(&root))?;
+    whole.insert("modules", all.write()?, FOLDER)?;
+    let tree = repo.find_tree(whole.write()?)?;
+    // Nothing in it is of a time or a machine: the same parts are the same commit.
+    let by = Signature::new("meshplan", "meshplan@localhost", &git2::Time::new(0, 0))?;
+    let parents: Vec<&Commit<'_>> = parents.iter().collect();
+    joined.commit = commit_id(repo.commit(None, &by, &by, "put together\n", &tree, &parents)?);
+    Ok(joined)
+}
+
+/// The components that a tree's fleet.toml names, by the modules that they feed, and how large one may be. A fleet.toml that
+/// cannot be read names none: what is wrong with it is said of the tree.
+fn named(repo: &Repository, root: &Tree<'_>) -> Result<(BTreeMap<String, Branch>, u64), git2::Error> {
+    let nothing = (BTreeMap::new(), BUNDLE_BYTES);
+    let Some(entry) = root
+        .get_name("fleet.toml")
+        .filter(|entry| entry.kind() == Some(ObjectType::Blob))
+    else {
+        return Ok(nothing);
+    };
+    let blob = repo.find_blob(entry.id())?;
+    if blob.content().len() > DOCUMENT_BYTES {
+        return Ok(nothing);
+    }
+    let Ok(source) = Source::new("fleet.toml", blob.content().into()) else {
+        return Ok(nothing);
+    };
+    Ok(
+        parse::components(&source).map_or(nothing, |(components, bundle_mib)| {
+            let most = bundle_mib.map_or(BUNDLE_BYTES, |mib| u64::from(mib) << 20);
+            let named = components.into_iter().map(|of| {
+                let branch = Branch {
+                    repo: of.repo,
+                    branch: of.branch,
+                };
+                (of.module.to_string(), branch)
+            });
+            (named.collect(), most)
+        }),
+    )
+}
+
+/// The commit of a component, where it may be carried; why not.
+fn carried<'r>(
+    repo: &'r Repository,
+    parts: &Parts,
+    of: &Branch,
+    allowed: &BTreeSet<Branch>,
+    most: u64,
+) -> Result<Result<Commit<'r>, String>, git2::Error> {
+    let Branch { repo: name, branch } = of;
+    if !allowed.contains(of) {
+        return Ok(Err(format!(
+            "the reconciler's configuration does not allow the component {name} ({branch}): add it there under [[components]]"
+        )));
+    }
+    let Some(commit) = parts.of(of) else {
+        return Ok(Err(format!(
+            "no commit of the component {name} ({branch}) is known yet"
+        )));
+    };
+    let found = repo.find_commit(Oid::from_str(commit.as_str())?)?;
+    let tree = found.tree()?;
+    let mut sum = Sum {
+        most,
+        bytes: 0,
+        files: 0,
+        spellings: BTreeMap::new(),
+    };
+    let fault = sum.fault(repo, &tree, &mut Vec::new(), 0)?;
+    Ok(match fault {
+        None if sum.files == 0 => Err(format!("{name}@{} has no file", commit.short())),
+        None => Ok(found),
+        Some(why) => Err(format!("{name}@{}: {why}", commit.short())),
+    })
+}
+
+/// What was seen of a component's tree.
+struct Sum {
+    most: u64,
+    bytes: u64,
+    files: usize,
+    spellings: BTreeMap<String, String>,
+}
+
+impl Sum {
+    /// Why a tree may not be carried; none where it may. FR-3, HK-4.
+    fn fault(
+        &mut self,
+        repo: &Repository,
+        tree: &Tree<'_>,
+        at: &mut Vec<u8>,
+        depth: usize,
+    ) -> Result<Option<String>, git2::Error> {
+        if depth > MOST_DEPTH {
+            return Ok(Some(format!("its folders are more than {MOST_DEPTH} deep")));
+        }
+        for entry in tree {
+            let length = at.len();
+            at.extend_from_slice(entry.name_bytes());
+            let fault = match entry.filemode() {
+                FOLDER => {
+                    at.push(b'/');
+                    self.fault(repo, &repo.find_tree(entry.id())?, at, depth + 1)?
+                }
+                FILE | PROGRAM | 0o100_664 => self.file(repo, entry.id(), at)?,
+                0o120_000 => Some(format!("{} is a symbolic link", at.escape_ascii())),
+                0o160_000 => Some(format!("{} is a submodule", at.escape_ascii())),
+                _ => Some(format!("{} is no file", at.escape_ascii())),
+            };
+            if fault.is_some() {
+                return Ok(fault);
+            }
+            at.truncate(length);
+        }
+        Ok(None)
+    }
+
+    fn file(&mut self, repo: &Repository, id: Oid, at: &[u8]) -> Result<Option<String>, git2::Error> {
+        self.files += 1;
+        let bytes = repo.odb()?.read_header(id)?.0;
+        self.bytes = self.bytes.saturating_add(bytes as u64);
+        if self.files > MOST_FILES {
+            return Ok(Some(format!("it has more than {MOST_FILES} files")));
+        }
+        if self.bytes > self.most {
+            let mib = self.most >> 20;
+            return Ok(Some(format!(
+                "it has more than {mib} MiB of files; `bundle_mib` under `[limits]` of fleet.toml raises the bound"
+            )));
+        }
+        let Ok(path) = std::str::from_utf8(at) else {
+            return Ok(Some(format!("the name of {} is not UTF-8", at.escape_ascii())));
+        };
+        if bytes < LFS_POINTER_BYTES && is_lfs_pointer(repo.find_blob(id)?.content()) {
+            return Ok(Some(format!(
+                "{} is a git-lfs pointer, not the file",
+                path.escape_debug()
+            )));
+        }
+        if let Some(other) = other_spelling(&mut self.spellings, path) {
+            let (path, other) = (path.escape_debug(), other.escape_debug());
+            return Ok(Some(format!("{path} differs from {other} only by case")));
+        }
+        Ok(path_fault(path).map(|why| format!("{} {why}", path.escape_debug())))
+    }
+}

@@ -1,0 +1,285 @@
+//! Looks at the remotes: the fleet's branch and those of components, fetched beside the passes, and what follows of what was
+//! found.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, PoisonError};
+
+use jiff::{SignedDuration, Timestamp};
+use meshplan_schemas::ident::CommitId;
+use tokio::sync::oneshot;
+
+use super::{News, Repository};
+use crate::edge::health::Health;
+use crate::edge::mirror::{CommitInfo, FetchError, Mirror, MirrorError, Remote};
+use crate::edge::store::{Store, StoreError};
+use crate::pure::decide::NewCommit;
+use crate::pure::news::{self, Found, Judged, Line};
+use crate::pure::parts::Branch;
+
+/// After a look that failed the next one comes after so many seconds, or the poll interval when that is less.
+const RETRY_SECS: i64 = 5;
+
+/// A look under way.
+pub(super) struct Looking {
+    pub(super) result: oneshot::Receiver<Result<Looked, LookError>>,
+    pub(super) hints: Vec<String>,
+    cursors: Cursors,
+}
+
+/// How far branches were read: the fleet's, and those of components.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Cursors {
+    pub(super) fleet: Option<CommitId>,
+    pub(super) components: BTreeMap<Branch, Option<CommitId>>,
+}
+
+/// What a look found of the fleet's branch, and of components; a component that could not be looked at hinders nothing else.
+pub(super) struct Looked {
+    fleet: Found,
+    components: BTreeMap<Branch, Result<Found, LookError>>,
+}
+
+/// Why a look brought nothing.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum LookError {
+    #[error(transparent)]
+    Fetch(#[from] FetchError),
+    #[error(transparent)]
+    Mirror(#[from] MirrorError),
+    #[error(
+        "this reconciler knows of no delivery, and the repository has {0} blocks of an earlier one's journal: to sign now \
+         would use its numbers a second time. Stop it, run `meshplan recover`, which rebuilds the database from that record, and \
+         start it again; or bring the database back from a backup (`meshplan.db` in the state folder)"
+    )]
+    NumbersLost(usize),
+}
+
+impl Repository {
+    pub(super) fn begin(&mut self, hints: Vec<String>, cursors: Cursors) {
+        let (mirror, wake, known) = (Arc::clone(&self.mirror), self.wake.clone(), cursors.clone());
+        let components = Arc::clone(&self.components);
+        let (done, result) = oneshot::channel();
+        tokio::task::spawn_blocking(move || {
+            let mut mirror = mirror.lock().unwrap_or_else(PoisonError::into_inner);
+            let looked = fetch(&mut mirror, known.fleet.as_ref()).map(|fleet| {
+                let of = |(of, cursor): (Branch, Option<CommitId>)| {
+                    let found = match components.get(&of) {
+                        Some(remote) => fetch_component(&mirror, (&of, remote), cursor.as_ref()),
+                        None => Ok(Found::Gone),
+                    };
+                    (of, found)
+                };
+                Looked {
+                    fleet,
+                    components: known.components.into_iter().map(of).collect(),
+                }
+            });
+            drop(mirror);
+            // Nobody waits for it any more when the service stops.
+            let _ = done.send(looked);
+            wake.wake();
+        });
+        self.looking = Some(Looking {
+            result,
+            hints,
+            cursors,
+        });
+    }
+
+    pub(super) async fn over(
+        &mut self,
+        looked: Option<Result<Looked, LookError>>,
+        over: Looking,
+        store: &Store,
+        health: &Health,
+        now: Timestamp,
+    ) -> Result<News, StoreError> {
+        let Looking { hints, cursors, .. } = over;
+        let looked = match looked {
+            Some(Ok(looked)) => looked,
+            Some(Err(error)) => {
+                tracing::warn!(error = %error, "the repository could not be looked at");
+                health.set("repository", error.to_string());
+                return Ok(self.failed_at(now));
+            }
+            None => return Ok(self.failed_at(now)),
+        };
+        self.failed = false;
+        self.next_look = now.checked_add(self.poll).ok();
+        health.clear("repository");
+        let fleet = Branch {
+            repo: self.name.clone(),
+            branch: self.branch.clone(),
+        };
+        let delivered = delivered(store, &looked.fleet, cursors.fleet.as_ref()).await?;
+        let judged = news::judge(looked.fleet, cursors.fleet.as_ref(), &delivered);
+        let mut news = News {
+            handled: hints,
+            ..News::default()
+        };
+        match judged {
+            Judged::Gone => {
+                let sentence = format!(
+                    "the branch {} is gone from {}: the fleet is frozen as it stands, nothing is removed; push the branch again",
+                    self.branch, self.name
+                );
+                health.set("branch", sentence);
+            }
+            Judged::Nothing => health.clear("branch"),
+            Judged::SetBack(head) => {
+                health.clear("branch");
+                let sentence = format!(
+                    "the branch {} was set back to {}, which was delivered before: nothing is undone by that; \
+                     revert with a new commit",
+                    self.branch,
+                    head.short()
+                );
+                health.set("rewritten", sentence);
+                news.read_to(fleet, head);
+            }
+            Judged::New(commits, head) => {
+                health.clear("branch");
+                health.clear("rewritten");
+                news.commits = commits;
+                news.read_to(fleet, head);
+            }
+        }
+        // What a component brings has its place in a fleet's tree only.
+        if cursors.fleet.is_none() && news.commits.is_empty() {
+            return Ok(news);
+        }
+        for (of, found) in looked.components {
+            let known = cursors.components.get(&of).and_then(Option::as_ref);
+            self.take_component(&mut news, (of, known), found, store, health)
+                .await?;
+        }
+        Ok(news)
+    }
+
+    /// Takes what a look found of a component; what is wrong with it hinders nobody else.
+    async fn take_component(
+        &self,
+        news: &mut News,
+        (of, known): (Branch, Option<&CommitId>),
+        found: Result<Found, LookError>,
+        store: &Store,
+        health: &Health,
+    ) -> Result<(), StoreError> {
+        let about = format!("component {} {}", of.repo, of.branch);
+        let found = match found {
+            Ok(found) => found,
+            Err(error) => {
+                tracing::warn!(error = %error, repo = of.repo, "a component could not be looked at");
+                health.set(about, error.to_string());
+                return Ok(());
+            }
+        };
+        let delivered = delivered(store, &found, known).await?;
+        match news::judge(found, known, &delivered) {
+            Judged::Gone => {
+                let sentence = format!(
+                    "the component {} has no branch {}: what it brought stays as it is; push the branch again",
+                    of.repo, of.branch
+                );
+                health.set(about, sentence);
+            }
+            Judged::Nothing => health.clear(&about),
+            Judged::SetBack(head) => {
+                let sentence = format!(
+                    "the branch {} of the component {} was set back to {}, which was delivered before: nothing is undone by \
+                     that; revert with a new commit",
+                    of.branch,
+                    of.repo,
+                    head.short()
+                );
+                health.set(about, sentence);
+                news.read_to(of, head);
+            }
+            Judged::New(commits, head) => {
+                health.clear(&about);
+                news.commits.extend(commits.into_iter().map(|commit| NewCommit {
+                    component: Some(of.clone()),
+                    ..commit
+                }));
+                news.read_to(of, head);
+            }
+        }
+        Ok(())
+    }
+
+    fn failed_at(&mut self, now: Timestamp) -> News {
+        self.failed = true;
+        self.next_look = now
+            .checked_add(self.poll.min(SignedDuration::from_secs(RETRY_SECS)))
+            .ok();
+        News::default()
+    }
+}
+
+fn fetch(mirror: &mut Mirror, known: Option<&CommitId>) -> Result<Found, LookError> {
+    let fetched = mirror.fetch()?;
+    if known.is_none() && fetched.notes.is_some() {
+        let blocks = journal_blocks(mirror);
+        if blocks > 0 {
+            return Err(LookError::NumbersLost(blocks));
+        }
+    }
+    let Some(head) = fetched.head else {
+        return Ok(Found::Gone);
+    };
+    line(mirror, known, &head)
+}
+
+fn fetch_component(
+    mirror: &Mirror,
+    (of, remote): (&Branch, &Remote),
+    known: Option<&CommitId>,
+) -> Result<Found, LookError> {
+    let Some(head) = mirror.fetch_component(of, remote)? else {
+        return Ok(Found::Gone);
+    };
+    line(mirror, known, &head)
+}
+
+fn line(mirror: &Mirror, known: Option<&CommitId>, head: &CommitId) -> Result<Found, LookError> {
+    let lineage = mirror.first_parent_since(known, head)?;
+    Ok(Found::Branch(Line {
+        tip: shown(lineage.head),
+        since: lineage.commits.into_iter().map(shown).collect(),
+        known: lineage.known,
+    }))
+}
+
+/// Those of what a look found that are deliveries already.
+async fn delivered(
+    store: &Store,
+    found: &Found,
+    cursor: Option<&CommitId>,
+) -> Result<BTreeSet<CommitId>, StoreError> {
+    let mut delivered = BTreeSet::new();
+    for commit in news::candidates(found) {
+        if cursor != Some(commit) && store.delivery(commit).await?.is_some() {
+            delivered.insert(commit.clone());
+        }
+    }
+    Ok(delivered)
+}
+
+/// A commit as a delivery shows it.
+pub fn shown(commit: CommitInfo) -> news::Commit {
+    news::Commit {
+        id: commit.id,
+        subject: commit.subject,
+        author: commit.author,
+        allows_removals: commit.allows_removals,
+    }
+}
+
+/// How many blocks the repository's journal has.
+fn journal_blocks(mirror: &Mirror) -> usize {
+    let notes = crate::edge::notes::record_in(mirror.path()).unwrap_or_default();
+    notes
+        .values()
+        .map(|text| crate::pure::note::blocks(text).len())
+        .sum()
+}

@@ -1,0 +1,223 @@
+//! What a delivery's tree is made of: a commit of the fleet repo, and the commits of components that feed its modules (DL-1).
+//!
+//! Commits of all these branches are one row, in the order in which they became known; each one's tree has what those before
+//! it brought, as if all were one repository. So whatever holds for commits of one branch holds for all: what is delivered,
+//! superseded or known to be bad is told by content alone.
+
+use std::collections::BTreeMap;
+
+use meshplan_schemas::ident::CommitId;
+use serde::{Deserialize, Serialize};
+
+use super::decide::NewCommit;
+use super::delivery::Delivery;
+
+/// A branch of a component's repository.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Branch {
+    /// The repository, as the forge names it.
+    pub repo: String,
+    /// The branch.
+    pub branch: String,
+}
+
+/// A component as it is at one commit.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Part {
+    /// Of which branch.
+    #[serde(flatten)]
+    pub of: Branch,
+    /// The commit.
+    pub commit: CommitId,
+}
+
+/// What a tree is made of.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Parts {
+    /// The commit of the fleet repo.
+    pub fleet: CommitId,
+    /// Components, by branch; one for each.
+    pub components: Vec<Part>,
+}
+
+/// The trailer of an announcement that names the fleet repo's commit in the tree.
+pub const FLEET: &str = "Fleet-Commit";
+/// The trailer of an announcement that names a component in the tree: repository, branch, commit.
+pub const COMPONENT: &str = "Component";
+
+impl Parts {
+    /// A commit of the fleet repo, with no component.
+    #[must_use]
+    pub fn alone(fleet: CommitId) -> Self {
+        Self {
+            fleet,
+            components: Vec::new(),
+        }
+    }
+
+    /// What the tree of a commit is made of that comes after this.
+    #[must_use]
+    pub fn then(&self, new: &NewCommit) -> Self {
+        let mut parts = self.clone();
+        let Some(of) = &new.component else {
+            parts.fleet = new.commit.clone();
+            return parts;
+        };
+        parts.components.retain(|part| part.of != *of);
+        parts.components.push(Part {
+            of: of.clone(),
+            commit: new.commit.clone(),
+        });
+        parts.components.sort_by(|a, b| a.of.cmp(&b.of));
+        parts
+    }
+
+    /// All its commits, the fleet's first.
+    pub fn commits(&self) -> impl Iterator<Item = &CommitId> {
+        std::iter::once(&self.fleet).chain(self.components.iter().map(|part| &part.commit))
+    }
+
+    /// The commit of a component, where one is known.
+    #[must_use]
+    pub fn of(&self, branch: &Branch) -> Option<&CommitId> {
+        let part = self.components.iter().find(|part| part.of == *branch);
+        part.map(|part| &part.commit)
+    }
+
+    /// What it has of each repository that `base` has another commit of, or none: that commit, and this one.
+    pub fn changed<'p>(
+        &'p self,
+        base: &'p Self,
+    ) -> impl Iterator<Item = (Option<&'p CommitId>, &'p CommitId)> {
+        let fleet = (base.fleet != self.fleet).then_some((Some(&base.fleet), &self.fleet));
+        let components = self
+            .components
+            .iter()
+            .map(|part| (base.of(&part.of), &part.commit));
+        fleet
+            .into_iter()
+            .chain(components.filter(|(before, commit)| *before != Some(*commit)))
+    }
+
+    /// As trailers of an announcement; none of a tree that is its own commit's alone.
+    pub fn facts(&self) -> Vec<(String, String)> {
+        if self.components.is_empty() {
+            return Vec::new();
+        }
+        let parts = self.components.iter().map(|part| {
+            let Branch { repo, branch } = &part.of;
+            (COMPONENT.to_owned(), format!("{repo} {branch} {}", part.commit))
+        });
+        std::iter::once((FLEET.to_owned(), self.fleet.to_string()))
+            .chain(parts)
+            .collect()
+    }
+
+    /// Reads [`Parts::facts`]; none where there are no such trailers.
+    #[must_use]
+    pub fn read(trailers: &[(String, String)]) -> Option<Self> {
+        let said = |key: &'static str| {
+            trailers
+                .iter()
+                .filter(move |(k, _)| k == key)
+                .map(|(_, value)| value)
+        };
+        let fleet = said(FLEET).next()?.parse().ok()?;
+        let part = |text: &String| {
+            let mut words = text.split(' ');
+            let of = Branch {
+                repo: words.next()?.to_owned(),
+                branch: words.next()?.to_owned(),
+            };
+            let commit = words.next()?.parse().ok()?;
+            Some(Part { of, commit })
+        };
+        let components = said(COMPONENT).map(part).collect::<Option<_>>()?;
+        Some(Self { fleet, components })
+    }
+}
+
+/// What the trees of new commits are made of, in their order, after the newest delivery. A component's commit before there is
+/// any of the fleet is none of them.
+#[must_use]
+pub fn of_news(newest: Option<&Delivery>, news: &[NewCommit]) -> BTreeMap<CommitId, Parts> {
+    let mut before = newest.map(Delivery::parts);
+    let mut all = BTreeMap::new();
+    for new in news {
+        let parts = match (&before, &new.component) {
+            (Some(before), _) => before.then(new),
+            (None, None) => Parts::alone(new.commit.clone()),
+            (None, Some(_)) => continue,
+        };
+        all.insert(new.commit.clone(), parts.clone());
+        before = Some(parts);
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn id(n: u8) -> CommitId {
+        format!("{n:040x}").parse().unwrap()
+    }
+
+    fn new(n: u8, component: Option<&str>) -> NewCommit {
+        NewCommit {
+            commit: id(n),
+            component: component.map(|repo| Branch {
+                repo: repo.to_owned(),
+                branch: "main".to_owned(),
+            }),
+            subject: String::new(),
+            author: String::new(),
+            rewritten: false,
+            allows_removals: None,
+        }
+    }
+
+    // holds: DL-1
+    #[test]
+    fn each_tree_has_the_newest_of_all_that_was_known_before_it() {
+        let news = [
+            new(1, Some("a/web")),
+            new(2, None),
+            new(3, Some("a/web")),
+            new(4, Some("a/db")),
+            new(5, Some("a/web")),
+            new(6, None),
+        ];
+        let all = of_news(None, &news);
+        let shown = |n| {
+            all.get(&id(n)).map(|parts| {
+                let components = parts.components.iter();
+                let components = components.map(|part| format!("{} {}", part.of.repo, part.commit.short()));
+                (parts.fleet == id(2) || parts.fleet == id(6), components.count())
+            })
+        };
+        assert_eq!(shown(1), None, "there is no fleet yet");
+        assert_eq!(all[&id(2)], Parts::alone(id(2)));
+        let branch = |repo: &str| Branch {
+            repo: repo.to_owned(),
+            branch: "main".to_owned(),
+        };
+        let last = &all[&id(6)];
+        assert_eq!(last.fleet, id(6));
+        assert_eq!(last.of(&branch("a/web")), Some(&id(5)));
+        assert_eq!(last.of(&branch("a/db")), Some(&id(4)));
+        assert_eq!(all[&id(4)].of(&branch("a/web")), Some(&id(3)));
+        assert_eq!(all[&id(3)].fleet, id(2));
+    }
+
+    // holds: DL-12
+    #[test]
+    fn the_record_says_it_and_gives_it_back() {
+        let parts = Parts::alone(id(1))
+            .then(&new(2, Some("a/web")))
+            .then(&new(3, Some("b/x")));
+        assert_eq!(Parts::read(&parts.facts()), Some(parts));
+        assert_eq!(Parts::alone(id(1)).facts(), Vec::new());
+        assert_eq!(Parts::read(&[(FLEET.to_owned(), "x".to_owned())]), None);
+    }
+}

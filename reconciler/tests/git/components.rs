@@ -1,0 +1,204 @@
+//! Components beside the fleet's branch: fetched, and put together with its tree out of git's own objects (DL-1, FR-8).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::Permissions;
+use std::os::unix::fs::{PermissionsExt as _, symlink};
+
+use meshplan_reconciler::edge::mirror::{Content, EntryKind, Mirror, Remote};
+use meshplan_reconciler::pure::parts::{Branch, Part, Parts};
+use meshplan_schemas::ident::CommitId;
+
+use super::world::World;
+
+const FLEET: &str = "schema = 1\nfleet = \"acme\"\nbranch = \"main\"\n\n[[components]]\nrepo = \"acme/site\"\nbranch = \"site\"\n\
+                     module = \"web\"\n";
+
+fn site() -> Branch {
+    Branch {
+        repo: "acme/site".to_owned(),
+        branch: "site".to_owned(),
+    }
+}
+
+fn parts(fleet: &CommitId, site: Option<&CommitId>) -> Parts {
+    let components = site.map(|commit| Part {
+        of: self::site(),
+        commit: commit.clone(),
+    });
+    Parts {
+        fleet: fleet.clone(),
+        components: components.into_iter().collect(),
+    }
+}
+
+/// A fleet that names a component, whose branch has its own files only.
+fn fleet(world: &World) -> CommitId {
+    world.commit("fleet.toml", FLEET);
+    world.commit("modules/web/module.toml", "description = \"x\"\n");
+    world.commit("modules/web/.component/index.html", "forged");
+    let fleet = world.head();
+    world.push("HEAD:refs/heads/main");
+    world.git(&world.work(), &["checkout", "--quiet", "--orphan", "site"]);
+    world.git(&world.work(), &["rm", "--quiet", "-r", "-f", "."]);
+    fleet
+}
+
+/// Pushes what stands in the work folder to the component's branch, and fetches it.
+fn fetched(world: &World, mirror: &Mirror) -> CommitId {
+    world.push("HEAD:refs/heads/site");
+    let remote = Remote {
+        branch: "site".to_owned(),
+        ..world.remote()
+    };
+    mirror.fetch_component(&site(), &remote).unwrap().unwrap()
+}
+
+fn shown(mirror: &mut Mirror, commit: &CommitId) -> BTreeMap<String, (bool, String)> {
+    let entries = mirror.read_tree(commit).unwrap().into_iter();
+    let entry = |entry: meshplan_reconciler::edge::mirror::TreeEntry| {
+        let Content::Bytes(bytes) = &entry.content else {
+            panic!("{entry:?}")
+        };
+        let text = String::from_utf8_lossy(bytes).into_owned();
+        let is_program = entry.kind == EntryKind::Blob { executable: true };
+        (String::from_utf8(entry.path).unwrap(), (is_program, text))
+    };
+    entries.map(entry).collect()
+}
+
+// holds: DL-1, FR-3
+#[test]
+fn a_components_files_stand_in_the_folder_of_the_module_that_it_feeds_and_the_same_parts_are_the_same_tree() {
+    let world = World::new();
+    let fleet = fleet(&world);
+    std::fs::create_dir(world.work().join("bin")).unwrap();
+    std::fs::write(world.work().join("bin/run"), "#!/bin/sh\n").unwrap();
+    std::fs::set_permissions(world.work().join("bin/run"), Permissions::from_mode(0o755)).unwrap();
+    world.commit("index.html", "one");
+    let mut mirror = world.mirror();
+    mirror.fetch().unwrap();
+    let commit = fetched(&world, &mirror);
+    let allowed = BTreeSet::from([site()]);
+
+    let joined = mirror.join(&parts(&fleet, Some(&commit)), &allowed).unwrap();
+    assert!(joined.faults.is_empty(), "{joined:?}");
+    let tree = shown(&mut mirror, &joined.commit);
+    assert_eq!(
+        tree["modules/web/.component/index.html"],
+        (false, "one".to_owned())
+    );
+    assert!(tree["modules/web/.component/bin/run"].0, "{tree:?}");
+    assert_eq!(tree["modules/web/module.toml"].1, "description = \"x\"\n");
+    assert_eq!(tree["fleet.toml"].1, FLEET);
+    let again = mirror.join(&parts(&fleet, Some(&commit)), &allowed).unwrap();
+    assert_eq!(again, joined);
+
+    // Another commit of it is other bytes in the same paths: what differs is found by comparing.
+    world.git(&world.work(), &["checkout", "--quiet", "site"]);
+    world.commit("index.html", "two");
+    let newer = fetched(&world, &mirror);
+    let newer = mirror.join(&parts(&fleet, Some(&newer)), &allowed).unwrap();
+    let changed = mirror
+        .read_changes(&joined.commit, &newer.commit)
+        .unwrap()
+        .unwrap();
+    assert_eq!(changed.len(), 1);
+    assert_eq!(changed[0].path, b"modules/web/.component/index.html");
+}
+
+// holds: DL-1, FR-8
+#[test]
+fn a_component_that_may_not_be_carried_leaves_the_reason_in_its_place() {
+    let world = World::new();
+    let fleet = fleet(&world);
+    world.commit("index.html", "one");
+    let mut mirror = world.mirror();
+    mirror.fetch().unwrap();
+    let good = fetched(&world, &mirror);
+    let allowed = BTreeSet::from([site()]);
+    let mut why = |parts: &Parts, allowed: &BTreeSet<Branch>| {
+        let joined = mirror.join(parts, allowed).unwrap();
+        let tree = shown(&mut mirror, &joined.commit);
+        assert!(
+            !tree.contains_key("modules/web/.component/index.html"),
+            "{tree:?}"
+        );
+        (
+            tree["modules/web/.component-fault"].1.clone(),
+            joined.faults.len(),
+        )
+    };
+    let (said, faults) = why(&parts(&fleet, Some(&good)), &BTreeSet::new());
+    assert!(
+        said.contains("does not allow the component acme/site (site)"),
+        "{said}"
+    );
+    assert_eq!(faults, 1);
+    let (said, faults) = why(&parts(&fleet, None), &allowed);
+    assert_eq!(said, "no commit of the component acme/site (site) is known yet");
+    assert_eq!(faults, 0);
+
+    let work = world.work();
+    let lfs = "version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 1\n";
+    type Spoil = fn(&std::path::Path, &str);
+    let spoils: [(&str, Spoil); 4] = [
+        ("link is a symbolic link", |work, _| {
+            symlink("index.html", work.join("link")).unwrap()
+        }),
+        ("big is a git-lfs pointer", |work, lfs| {
+            std::fs::write(work.join("big"), lfs).unwrap()
+        }),
+        ("index.html differs from INDEX.html only by case", |work, _| {
+            std::fs::write(work.join("INDEX.html"), "").unwrap();
+        }),
+        ("more than 1 MiB of files", |work, _| {
+            std::fs::write(work.join("large"), vec![0; 2 << 20]).unwrap();
+        }),
+    ];
+    let bounded = {
+        world.git(&work, &["checkout", "--quiet", "-B", "main", fleet.as_str()]);
+        world.commit("fleet.toml", &format!("{FLEET}\n[limits]\nbundle_mib = 1\n"));
+        world.push("HEAD:refs/heads/main");
+        mirror.fetch().unwrap();
+        world.head()
+    };
+    for (expected, spoil) in spoils {
+        world.git(
+            &work,
+            &["checkout", "--quiet", "--force", "-B", "site", good.as_str()],
+        );
+        spoil(&work, lfs);
+        world.git(&work, &["add", "--all"]);
+        world.git(&work, &["commit", "--quiet", "-m", "spoilt"]);
+        world.git(
+            &work,
+            &["push", "--quiet", "--force", "origin", "HEAD:refs/heads/site"],
+        );
+        let bad = fetched(&world, &mirror);
+        let joined = mirror.join(&parts(&bounded, Some(&bad)), &allowed).unwrap();
+        let tree = shown(&mut mirror, &joined.commit);
+        let said = &tree["modules/web/.component-fault"].1;
+        assert!(said.contains(expected), "{expected}: {said}");
+        assert_eq!(joined.faults.get(&bad), Some(said));
+        world.git(&work, &["clean", "--quiet", "-f", "-d"]);
+    }
+}
+
+// holds: DL-1
+#[test]
+fn one_components_name_may_begin_with_all_of_anothers() {
+    let world = World::new();
+    fleet(&world);
+    world.commit("index.html", "one");
+    let mirror = world.mirror();
+    let commit = fetched(&world, &mirror);
+    let remote = Remote {
+        branch: "site".to_owned(),
+        ..world.remote()
+    };
+    let longer = Branch {
+        repo: "acme/site/site".to_owned(),
+        branch: "main".to_owned(),
+    };
+    assert_eq!(mirror.fetch_component(&longer, &remote).unwrap(), Some(commit));
+}

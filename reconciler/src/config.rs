@@ -91,7 +91,7 @@ pub struct Forge {
 }
 
 /// Kinds of forge (FG-1); the others come with their page.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum ForgeKind {
     /// Forgejo and Gitea.

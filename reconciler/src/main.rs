@@ -9,6 +9,8 @@ use meshplan_reconciler::cli::client::No;
 use meshplan_reconciler::cli::exit::Exit;
 
 fn main() -> ExitCode {
+    // Test builds are stopped at named lines (`FAILPOINTS` in the environment); in others this does nothing.
+    let _stops = fail::FailScenario::setup();
     let mut cli = Cli::parse();
     // NO_COLOR, and a terminal that has none, are told by the stream below, which takes them out again.
     cli.color = std::io::stdout().is_terminal();

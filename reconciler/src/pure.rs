@@ -40,4 +40,5 @@ pub mod snapshot;
 pub mod source_tree;
 pub mod template;
 pub mod trigger;
+pub mod unpassed;
 pub mod validate;

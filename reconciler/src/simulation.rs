@@ -16,6 +16,7 @@
 //! | [`word`] | a person's word |
 //! | [`world`] | time, and everything that happens in it |
 //! | [`show`] | what the script wants to see |
+//! | [`spent`] | whose the processor's time is |
 
 use std::io::Write;
 use std::path::Path;
@@ -27,13 +28,16 @@ mod forge;
 mod host;
 mod links;
 mod recover;
+mod reverts;
 mod rollout;
 mod show;
 mod signed_list;
+pub mod spent;
 mod word;
 mod world;
 
 use script::{Script, ScriptError};
+use spent::Spent;
 use world::World;
 
 /// Below this line a script has what it printed when somebody last looked at it.
@@ -66,6 +70,8 @@ pub enum SimulationError {
 pub struct Played {
     /// How often a pass died in the middle and the reconciler was started anew: only where a test's failpoint says so.
     pub died: u32,
+    /// The reconciler's share of the processor's time.
+    pub spent: Spent,
 }
 
 /// Plays a script; folders that it names are below `base`. What happens goes to `out`, line by line.
@@ -89,5 +95,8 @@ pub async fn run(text: &str, base: &Path, out: &mut (dyn Write + Send)) -> Resul
     }
     let rest = world.rest().await.map_err(|trouble| failed(0, trouble))?;
     writeln!(out, "{rest}")?;
-    Ok(Played { died: world.died })
+    Ok(Played {
+        died: world.died,
+        spent: world.costs,
+    })
 }

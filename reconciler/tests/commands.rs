@@ -5,6 +5,7 @@ use std::path::Path;
 
 use meshplan_reconciler::cli::exit::Exit;
 use meshplan_reconciler::cli::{check, init, node, policy, schema};
+use meshplan_reconciler::config::ForgeKind;
 
 fn text(out: Vec<u8>) -> String {
     String::from_utf8(out).unwrap()
@@ -24,11 +25,16 @@ fn init_in(dir: &Path) -> Exit {
 }
 
 fn checked(dir: &Path) -> (Exit, String) {
+    checked_at(dir, None)
+}
+
+fn checked_at(dir: &Path, forge: Option<ForgeKind>) -> (Exit, String) {
     let mut out = Vec::new();
     let args = check::Args {
         identity: None,
         dir: dir.to_owned(),
         commit: None,
+        forge,
         format: check::Format::Human,
         json: false,
         color: false,
@@ -67,6 +73,28 @@ fn a_fresh_repository_checks_with_a_warning_and_with_a_node_without_a_word() {
         said,
         "ok: the fleet home composes: 1 node, 1 module, 1 plan; 0 warnings\n"
     );
+}
+
+// holds: DL-4
+#[test]
+fn a_team_that_no_forge_can_tell_of_is_refused_with_what_to_do() {
+    let dir = tempfile::tempdir().unwrap();
+    init_in(dir.path());
+    add(dir.path(), "ace");
+    let path = dir.path().join("plans/default.toml");
+    let plan = std::fs::read_to_string(&path).unwrap();
+    std::fs::write(&path, format!("actors = [\"alice\", \"team:ops\"]\n{plan}")).unwrap();
+    for at in [None, Some(ForgeKind::Forgejo), Some(ForgeKind::Gitlab)] {
+        let (exit, said) = checked_at(dir.path(), at);
+        assert_eq!(exit, Exit::Done, "{said}");
+    }
+    let (exit, said) = checked_at(dir.path(), Some(ForgeKind::Bare));
+    assert_eq!(exit, Exit::No, "{said}");
+    assert!(
+        said.contains("plans/default.toml:1") && said.contains("team `ops`"),
+        "{said}"
+    );
+    assert!(said.contains("name people by their login"), "{said}");
 }
 
 #[test]
@@ -217,6 +245,7 @@ fn a_commit_is_read_from_its_objects_and_not_from_the_folder() {
         let mut out = Vec::new();
         let args = check::Args {
             identity: None,
+            forge: None,
             dir: dir.path().to_owned(),
             commit: Some(commit.to_owned()),
             format: check::Format::Human,
@@ -238,6 +267,7 @@ fn a_commit_is_read_from_its_objects_and_not_from_the_folder() {
     );
     let missing = check::Args {
         identity: None,
+        forge: None,
         dir: dir.path().to_owned(),
         commit: Some("nowhere".to_owned()),
         format: check::Format::Human,

@@ -85,6 +85,7 @@ fn the_same_tree_composes_to_the_same_bytes() {
 fn check_says_what_composed() {
     let args = check::Args {
         identity: None,
+        forge: None,
         dir: quickstart(),
         commit: None,
         format: check::Format::Human,

@@ -22,6 +22,7 @@ use tokio::runtime::Runtime;
 
 mod api;
 mod brand;
+mod exchange;
 mod forgejo;
 mod git;
 mod github;
@@ -29,8 +30,10 @@ mod gitlab;
 mod people;
 mod post;
 mod seen;
+mod teams;
 
 pub use brand::Brand;
+pub use exchange::Exchange;
 
 /// The owner of the fleet's repository.
 pub const OWNER: &str = "acme";
@@ -77,6 +80,19 @@ pub enum Posting {
     Twice,
     /// Each is sent some seconds after it happened.
     Late,
+}
+
+/// How a part of the API is spoilt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Spoilt {
+    /// It answers with more than anybody reads.
+    TooLong,
+    /// It answers with what makes no sense.
+    Nonsense,
+    /// It answers that there is nothing.
+    Gone,
+    /// It does not answer.
+    Down,
 }
 
 #[derive(Debug, Clone)]
@@ -188,10 +204,16 @@ struct State {
     posting: Posting,
     down: bool,
     locked: BTreeSet<u64>,
+    /// Who is in which team.
+    teams: BTreeMap<String, BTreeSet<String>>,
+    /// Parts of paths, and how what has them is spoilt.
+    spoilt: BTreeMap<String, Spoilt>,
     /// The most of a list on one page.
     page: usize,
     next_id: u64,
     calls: Vec<String>,
+    /// What was asked and answered in whole; none: it is not kept.
+    exchanges: Option<Vec<Exchange>>,
     posted: usize,
     /// When something was written through the API last.
     written_at: Option<Instant>,
@@ -404,9 +426,12 @@ impl Double {
             posting: Posting::Once,
             down: false,
             locked: BTreeSet::new(),
+            teams: BTreeMap::new(),
+            spoilt: BTreeMap::new(),
             page: 100,
             next_id: 5500,
             calls: Vec::new(),
+            exchanges: None,
             posted: 0,
             written_at: None,
         };
@@ -496,6 +521,16 @@ impl Double {
     /// A page of a list has at most so many.
     pub fn page(&self, page: usize) {
         self.locked().page = page;
+    }
+
+    /// Spoils what is read of the API under paths that have this in them.
+    pub fn spoil(&self, path: &str, how: Spoilt) {
+        self.locked().spoilt.insert(path.to_owned(), how);
+    }
+
+    /// Nothing is spoilt any more.
+    pub fn mend(&self) {
+        self.locked().spoilt.clear();
     }
 
     /// Locks a pull request's conversation to who may not write.

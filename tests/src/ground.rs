@@ -169,6 +169,38 @@ pub struct Arrived {
     pub published: Duration,
 }
 
+/// Who posts webhooks as the forge does.
+#[derive(Debug, Clone)]
+pub struct Poster {
+    http: reqwest::Client,
+    address: SocketAddr,
+    secret: String,
+}
+
+impl Poster {
+    /// Posts the webhook of a push, signed.
+    ///
+    /// # Errors
+    /// It is not accepted.
+    pub async fn post(&self, delivery: &str, after: &str) -> Result<()> {
+        let body = serde_json::json!({
+            "repo": "fleet", "ref": BRANCH, "before": "0".repeat(40), "after": after, "pusher": "dana",
+        })
+        .to_string();
+        let mac = Hmac::<Sha256>::new_from_slice(self.secret.as_bytes())?.chain_update(body.as_bytes());
+        let signature = data_encoding::HEXLOWER.encode(&mac.finalize().into_bytes());
+        let post = self
+            .http
+            .post(format!("http://{}/hooks/bare", self.address))
+            .header("content-type", "application/json")
+            .header("x-meshplan-delivery", delivery)
+            .header("x-meshplan-signature", signature)
+            .body(body);
+        post.send().await?.error_for_status()?;
+        Ok(())
+    }
+}
+
 /// The ground. Dropped, the service ends and the folder goes.
 #[derive(Debug)]
 pub struct Ground {
@@ -177,7 +209,7 @@ pub struct Ground {
     repo: FleetRepo,
     forge: SocketAddr,
     address: SocketAddr,
-    secret: String,
+    poster: Poster,
     looks: Arc<AtomicU64>,
     http: reqwest::Client,
     say: Option<Sender<ToLink>>,
@@ -240,16 +272,21 @@ impl Ground {
         serve.env("MESHPLAN_LOG", "warn");
         serve.arg("--config").arg(&made.config).arg("serve");
         let service = Program::start("meshplan serve", serve, folder.path().join("service.log"))?;
+        let http = reqwest::Client::builder().tls_certs_only([]).build()?;
         let mut ground = Self {
             service,
             repo,
             forge,
             address,
-            secret: fs::read_to_string(&config.forge.webhook_secret_file)?
-                .trim()
-                .to_owned(),
+            poster: Poster {
+                http: http.clone(),
+                address,
+                secret: fs::read_to_string(&config.forge.webhook_secret_file)?
+                    .trim()
+                    .to_owned(),
+            },
             looks,
-            http: reqwest::Client::builder().tls_certs_only([]).build()?,
+            http,
             say: None,
             events: None,
             runtime,
@@ -300,28 +337,18 @@ impl Ground {
         })
     }
 
+    /// Who posts webhooks.
+    #[must_use]
+    pub fn poster(&self) -> &Poster {
+        &self.poster
+    }
+
     /// Posts the webhook of a push, signed.
     ///
     /// # Errors
     /// It is not accepted.
     pub fn webhook(&self, delivery: &str, after: &str) -> Result<()> {
-        let body = serde_json::json!({
-            "repo": "fleet", "ref": BRANCH, "before": "0".repeat(40), "after": after, "pusher": "dana",
-        })
-        .to_string();
-        let mac = Hmac::<Sha256>::new_from_slice(self.secret.as_bytes())?.chain_update(body.as_bytes());
-        let signature = data_encoding::HEXLOWER.encode(&mac.finalize().into_bytes());
-        let post = self
-            .http
-            .post(format!("http://{}/hooks/bare", self.address))
-            .header("content-type", "application/json")
-            .header("x-meshplan-delivery", delivery)
-            .header("x-meshplan-signature", signature)
-            .body(body);
-        self.runtime.block_on(async {
-            post.send().await?.error_for_status()?;
-            Ok(())
-        })
+        self.runtime.block_on(self.poster.post(delivery, after))
     }
 
     /// Posts the webhook of a merge and waits until the node has its declaration.

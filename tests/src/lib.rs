@@ -22,6 +22,7 @@ pub mod forge;
 pub mod ground;
 pub mod house;
 pub mod measure;
+pub mod npm;
 pub mod program;
 pub mod site;
 pub mod skip;

@@ -388,6 +388,19 @@ impl World {
         Said::of(command)
     }
 
+    /// The same, stopped as by a power cut at a named line of the program.
+    ///
+    /// # Errors
+    /// It cannot be started, or comes to its end.
+    pub fn meshplan_cut_off_at(&self, line: &str, arguments: &[&str]) -> Result<()> {
+        let mut command = self.program("meshplan")?;
+        command.env("FAILPOINTS", format!("{line}=return"));
+        command.arg("--config").arg(self.config()).args(arguments);
+        let said = Said::of(command)?;
+        ensure!(said.code.is_none(), "it was not cut off at {line}: {said}");
+        Ok(())
+    }
+
     /// What `meshplan ... --json` prints.
     ///
     /// # Errors
@@ -514,6 +527,15 @@ impl World {
             Ok(current == state)
         })?;
         Ok(shown)
+    }
+
+    /// The process of the reconciler.
+    ///
+    /// # Errors
+    /// It does not run.
+    pub fn reconciler_pid(&self) -> Result<u32> {
+        let reconciler = self.reconciler.as_ref();
+        Ok(reconciler.context("the reconciler was started")?.id())
     }
 
     /// What the programs have printed.

@@ -147,7 +147,8 @@ fn commits_of_a_component_are_delivered_by_its_plan_taken_back_left_out_and_reco
     }
     let said = story(&world, &first)?;
     ensure!(
-        said.contains(&format!("acme/site@{}", &first[..12])) && said.contains("the plan site walks it"),
+        said.contains(&format!("acme/site@{}", first.get(..12).unwrap_or_default()))
+            && said.contains("the plan site walks it"),
         "{said}"
     );
     world.poll("the record is pushed", |world| {

@@ -45,6 +45,8 @@ at_each_forge! {
     each_way_of_merging_is_one_delivery_whatever_becomes_of_the_webhooks: each_way_of_merging;
     a_forge_that_is_down_delays_what_is_said_and_no_delivery: down_for_a_while;
     a_word_counts_from_whom_the_forge_confirms_and_from_nobody_else: people::words_of_people;
+    a_pull_request_whose_comments_cannot_be_read_stops_no_word_on_another: people::comments_that_cannot_be_read;
+    a_team_that_a_plan_names_has_a_say_as_the_forge_tells_and_nobody_while_it_does_not: people::a_team;
     a_fork_is_previewed_and_nothing_of_it_is_done: people::a_fork;
     reviews_and_checks_of_the_forge_let_a_delivery_begin_or_hold_it: gates::reviews_and_checks;
     what_a_canary_took_back_is_proposed_as_a_revert_whose_merge_changes_no_machine: reverts::reverted;

@@ -10,6 +10,7 @@ use meshplan_schemas::finding::{Finding, Level};
 use serde_json::json;
 
 use super::exit::Exit;
+use crate::config::ForgeKind;
 use crate::edge::age_file::AgeIdentity;
 use crate::edge::vault::Vault;
 use crate::edge::worktree;
@@ -30,6 +31,9 @@ pub struct Args {
     /// The reconciler's age identity, which opens the secrets; left out, no secret is opened.
     #[arg(long, value_name = "FILE")]
     pub identity: Option<PathBuf>,
+    /// The kind of forge that the repository is at: what a plan asks and that forge cannot tell is refused.
+    #[arg(long, value_name = "KIND")]
+    pub forge: Option<ForgeKind>,
     /// How findings are printed: for people, as JSON, or as the annotations of a forge's CI.
     #[arg(long, value_name = "FORMAT", default_value = "human")]
     pub format: Format,
@@ -64,7 +68,12 @@ pub enum Format {
 pub fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<Exit> {
     let (tree, of_paths) = read(&args.dir, args.commit.as_deref())?;
     let opener = opener(args.identity.as_deref())?;
-    let composed = compose_opening(&tree, of_paths, opener);
+    let expected = Expected {
+        forge: args.forge,
+        opener,
+        ..Expected::default()
+    };
+    let composed = compose_expecting(&tree, of_paths, &expected);
     let (findings, composed) = match composed {
         Ok(composed) if !composed.secrets.closed.is_empty() => (closed(&composed), None),
         Ok(composed) => (composed.warnings.clone(), Some(composed)),
@@ -161,23 +170,19 @@ fn closed(composed: &Composed) -> Vec<Finding> {
 /// # Errors
 /// As [`compose_as`], with those findings among them.
 pub fn compose_with(tree: &SourceTree, of_paths: Vec<Finding>) -> Result<Composed, TreeError> {
-    compose_opening(tree, of_paths, None)
+    compose_expecting(tree, of_paths, &Expected::default())
 }
 
-/// As [`compose_with`], with what opens secrets.
+/// As [`compose_with`], held against what is expected; what opens secrets is among it.
 ///
 /// # Errors
 /// As [`compose_with`].
-pub(super) fn compose_opening(
+pub(super) fn compose_expecting(
     tree: &SourceTree,
     of_paths: Vec<Finding>,
-    opener: Option<Arc<dyn OpensSecrets>>,
+    expected: &Expected,
 ) -> Result<Composed, TreeError> {
-    let expected = Expected {
-        opener,
-        ..Expected::default()
-    };
-    match compose_as(tree, &expected) {
+    match compose_as(tree, expected) {
         Ok(composed) if of_paths.iter().any(Finding::is_error) => {
             let mut findings = of_paths;
             findings.extend(composed.warnings);

@@ -11,6 +11,7 @@ use serde_json::json;
 use super::check;
 use super::exit::Exit;
 use crate::edge::worktree::{self, Merged};
+use crate::pure::compose::Expected;
 use crate::pure::preview::outcome::Outcome;
 use crate::pure::preview::text::{Line, PREVIEW_CHARS, Style, lines};
 
@@ -50,8 +51,12 @@ pub fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<Exit> {
         },
     };
     let opener = check::opener(args.identity.as_deref())?;
-    let before = check::compose_opening(&base, base_paths, opener.clone());
-    let after = check::compose_opening(&head, head_paths, opener);
+    let expected = Expected {
+        opener,
+        ..Expected::default()
+    };
+    let before = check::compose_expecting(&base, base_paths, &expected);
+    let after = check::compose_expecting(&head, head_paths, &expected);
     let preview = match Outcome::of(&args.base, before.as_ref(), after.as_ref())? {
         Outcome::Preview(preview) => preview,
         Outcome::Refused { what, findings } => return refused(args, &what, &findings, out),

@@ -127,9 +127,16 @@ async fn settled(
     Ok(Some(exit))
 }
 
-/// A name beside the database that is not taken.
+/// A name beside the database that is not taken: the time, and a number where two are of one second.
 fn beside(database: &Path, now: Timestamp) -> std::path::PathBuf {
-    database.with_file_name(format!("meshplan.db.before-{}", now.strftime("%Y%m%dT%H%M%SZ")))
+    let of_now = format!("meshplan.db.before-{}", now.strftime("%Y%m%dT%H%M%SZ"));
+    let mut path = database.with_file_name(&of_now);
+    let mut copies = 1_u32;
+    while path.exists() {
+        copies += 1;
+        path = database.with_file_name(format!("{of_now}-{copies}"));
+    }
+    path
 }
 
 /// Tells the reconciler that runs.

@@ -294,6 +294,7 @@ pub(super) fn expected(config: &Config, vault: &Arc<Vault>) -> Expected {
     Expected {
         fleet: Some(config.fleet.clone()),
         branch: Some(config.branch.clone()),
+        forge: Some(config.forge.kind),
         opener: Some(Arc::clone(vault) as Arc<dyn OpensSecrets>),
     }
 }
@@ -311,12 +312,14 @@ pub(super) fn components(config: &Config) -> anyhow::Result<BTreeMap<Branch, Rem
             branch: component.branch.clone(),
             credentials: credentials(component.credentials_file.as_deref())?,
         };
+        let is_new = all.keys().all(|known: &Branch| known.repo != of.repo);
         anyhow::ensure!(
-            component.repo != config.forge.repo && all.insert(of, remote).is_none(),
-            "the configuration names the component {} ({}) twice, or it is the fleet repo itself",
-            component.repo,
-            component.branch
+            is_new && component.repo != config.forge.repo,
+            "the configuration names the component {} twice, or it is the fleet repo itself: a repository is delivered from one \
+             branch",
+            component.repo
         );
+        all.insert(of, remote);
     }
     Ok(all)
 }

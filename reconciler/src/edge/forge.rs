@@ -6,6 +6,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use jiff::Timestamp;
 use meshplan_schemas::ident::CommitId;
 use tokio::sync::OnceCell;
 use url::Url;
@@ -20,13 +21,17 @@ use crate::pure::forge::{Comment, CommitStatus, NewPull, Pull, Review, Said, Sta
 use crate::pure::snapshot::{Checked, Verdict};
 use client::Api;
 pub use client::{ClientError, ForgeError};
+use teams::Teams;
 
 pub mod carrier;
 mod client;
 pub mod keeper;
+mod teams;
 
 /// The most pages of a list that are read.
 const PAGES: u32 = 200;
+/// The most bytes of all pages of a list.
+const LIST_BYTES: usize = 256 << 20;
 
 /// A forge with an API, and the token for it.
 #[derive(Debug)]
@@ -35,6 +40,7 @@ pub struct Forge {
     says: Box<dyn Dialect>,
     kind: ForgeKind,
     me: OnceCell<User>,
+    teams: Teams,
 }
 
 /// Why there is none.
@@ -102,6 +108,7 @@ impl Forge {
             says,
             kind: config.kind,
             me: OnceCell::new(),
+            teams: Teams::default(),
         }))
     }
 
@@ -145,11 +152,15 @@ impl Forge {
         what: &'static str,
         read: impl Fn(&[u8]) -> Result<Page<T>, Unreadable>,
     ) -> Result<Vec<T>, ForgeError> {
-        let (mut all, mut seen) = (Vec::new(), 0);
+        let (mut all, mut seen, mut bytes) = (Vec::new(), 0, 0);
         let mut call = Some(first);
         for _ in 0..PAGES {
             let Some(of_page) = call else { return Ok(all) };
             let answer = self.api.ask(&of_page, what).await?;
+            bytes += answer.body.len();
+            if bytes > LIST_BYTES {
+                return Err(self.api.odd(what, format!("more than {LIST_BYTES} bytes in all")));
+            }
             let page = read(&answer.body)?;
             if page.unread > 0 {
                 let unread = page.unread;
@@ -211,17 +222,14 @@ impl Forge {
         Ok(pulls.into_iter().find(made))
     }
 
-    /// All comments of a pull request, oldest first; none where there is none of that number.
+    /// The comments of a pull request, oldest first: all, or at least those that were written or changed since a time.
     ///
     /// # Errors
     /// [`ForgeError`].
-    pub async fn comments(&self, number: u64) -> Result<Vec<Comment>, ForgeError> {
+    pub async fn comments(&self, number: u64, since: Option<Timestamp>) -> Result<Vec<Comment>, ForgeError> {
         let read = |body: &[u8]| self.says.read_comments(body);
-        let what = "the comments of a pull request";
-        match self.list(self.says.comments(number), what, read).await {
-            Err(ForgeError::Missing { .. }) => Ok(Vec::new()),
-            comments => comments,
-        }
+        let call = self.says.comments(number, since);
+        self.list(call, "the comments of a pull request", read).await
     }
 
     /// Sets a commit's status.
@@ -265,7 +273,7 @@ impl Forge {
                 comment.author.as_ref().is_some_and(|author| author.id == me)
                     && comment.body.starts_with(&said.marker)
             };
-            let comments = self.comments(said.number).await?;
+            let comments = self.comments(said.number, None).await?;
             if let Some(comment) = comments.iter().find(ours) {
                 if comment.body == said.body {
                     return Ok(comment.id);

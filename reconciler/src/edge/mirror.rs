@@ -25,7 +25,7 @@ use git2::{Oid, Repository};
 use meshplan_schemas::ident::CommitId;
 
 use super::git_transport;
-pub use components::Joined;
+pub use components::{Beside, Joined};
 pub use guard::BusyError;
 pub(crate) use guard::{Guard, is_damage, patiently};
 pub use lineage::{CommitInfo, Lineage};

@@ -201,6 +201,7 @@ fn made(record: &Record, commit: &CommitId) -> Made {
     Made {
         commit: commit.clone(),
         parts: delivery.map_or_else(|| Parts::alone(commit.clone()), Delivery::parts),
+        is_open: delivery.is_none_or(|delivery| !delivery.state.is_final()),
     }
 }
 

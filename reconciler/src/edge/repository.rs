@@ -64,6 +64,9 @@ pub struct Made {
     pub commit: CommitId,
     /// What its tree is made of.
     pub parts: Parts,
+    /// Whether it is still to become something: a component's commit that may not be carried is no order then. Later on
+    /// its tree is what it is, without the module.
+    pub is_open: bool,
 }
 
 /// Says that the remote is worth a look now: we ourselves have pushed to its branch, or somebody asks again. Never data.
@@ -297,12 +300,13 @@ impl FleetRepo for Repository {
             let mut mirror = mirror.lock().unwrap_or_else(PoisonError::into_inner);
             let joined = mirror.join(&wanted.parts, &allowed)?;
             // A component's own commit that may not be carried is no order; later ones go without the module (FR-8).
-            if let Some(fault) = joined.faults.get(&wanted.commit) {
+            let fault = joined.faults.get(&wanted.commit);
+            if let Some(fault) = fault.filter(|_| wanted.is_open) {
                 return Ok(Tree::Invalid(fault.clone()));
             }
             let entries = reader.read(&mut mirror, &joined.commit)?;
             // The commits are orders from here on: no garbage collection may take them.
-            for commit in wanted.parts.commits() {
+            for commit in &joined.of {
                 mirror.keep(commit)?;
             }
             drop(mirror);

@@ -98,7 +98,7 @@ impl Reverts {
     async fn propose(&self, body: &str) -> Result<(), RevertError> {
         let revert: Revert = serde_json::from_str(body)
             .map_err(|e| RevertError::Never(format!("its text cannot be read: {e}")))?;
-        let Some(former) = self.former(&revert.commit).await? else {
+        let Some(former) = former(&self.store, &revert.commit).await? else {
             return Err(RevertError::Never("nothing was delivered before it".to_owned()));
         };
         let (mirror, at) = (Arc::clone(&self.mirror), self.clock.now());
@@ -127,22 +127,20 @@ impl Reverts {
         }
         Ok(())
     }
+}
 
-    /// What stood before a commit: the newest one before it whose place it did not take.
-    async fn former(&self, commit: &CommitId) -> Result<Option<CommitId>, StoreError> {
-        let delivery = self.store.delivery(commit).await?;
-        let mut previous = delivery.and_then(|delivery| delivery.previous);
-        while let Some(commit) = previous {
-            match self.store.delivery(&commit).await? {
-                // What never was on machines is nothing to go back to.
-                Some(before)
-                    if matches!(before.state, State::Superseded | State::Failed | State::Withdrawn) =>
-                {
-                    previous = before.previous;
-                }
-                _ => return Ok(Some(commit)),
+/// What stood before a commit: the newest one before it whose place it did not take.
+pub(crate) async fn former(store: &Store, commit: &CommitId) -> Result<Option<CommitId>, StoreError> {
+    let delivery = store.delivery(commit).await?;
+    let mut previous = delivery.and_then(|delivery| delivery.previous);
+    while let Some(commit) = previous {
+        match store.delivery(&commit).await? {
+            // What never was on machines is nothing to go back to.
+            Some(before) if matches!(before.state, State::Superseded | State::Failed | State::Withdrawn) => {
+                previous = before.previous;
             }
+            _ => return Ok(Some(commit)),
         }
-        Ok(None)
     }
+    Ok(None)
 }

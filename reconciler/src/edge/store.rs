@@ -44,7 +44,7 @@ mod suite;
 mod timeline;
 
 use std::fs::File;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -67,6 +67,8 @@ pub use orders::OrderKind;
 
 /// How long a statement waits for a lock that another program holds.
 const BUSY: Duration = Duration::from_secs(5);
+/// So many statements stay prepared on a connection: all that there are.
+const PREPARED: usize = 300;
 /// Connections that read beside the writer.
 const READERS: u32 = 4;
 /// The write-ahead log is cut back to this many bytes after each checkpoint that empties it.
@@ -103,6 +105,11 @@ const SQLITE_MIGRATIONS: &[(i64, &str, &str)] = &[
         10,
         "checks",
         include_str!("../../migrations/sqlite/0010_checks.sql"),
+    ),
+    (
+        11,
+        "epoch aside",
+        include_str!("../../migrations/sqlite/0011_epoch_aside.sql"),
     ),
 ];
 
@@ -172,18 +179,36 @@ impl Store {
         self.db().close().await;
     }
 
-    /// Writes a whole copy of the database to `path`, which must not exist, while everything goes on.
+    /// Writes a whole copy of the database to `path` while everything goes on. It stands there whole and on the disk, or not at
+    /// all: one that was cut off is `path` with `.part` behind it, and the next copy begins anew.
     ///
     /// # Errors
     /// [`StoreError`].
     pub async fn copy_to(&self, path: &Path) -> Result<(), StoreError> {
-        let path = path.to_string_lossy().into_owned();
+        let mut half = path.as_os_str().to_owned();
+        half.push(".part");
+        let half = PathBuf::from(half);
+        let unreachable = |source| StoreError::Unreachable {
+            path: path.to_owned(),
+            source,
+        };
+        match std::fs::remove_file(&half) {
+            Err(e) if e.kind() != std::io::ErrorKind::NotFound => return Err(unreachable(e)),
+            _ => {}
+        }
         match self.db() {
             Db::Sqlite { read, .. } => {
-                sqlx::query("VACUUM INTO $1").bind(path).execute(read).await?;
+                let into = half.to_string_lossy().into_owned();
+                sqlx::query("VACUUM INTO $1").bind(into).execute(read).await?;
             }
         }
-        Ok(())
+        recovery::cut("recover-half-copied");
+        // SQLite leaves such a copy in the page cache.
+        let whole = File::open(&half).and_then(|file| file.sync_all());
+        whole
+            .and_then(|()| std::fs::rename(&half, path))
+            .and_then(|()| File::open(path.parent().unwrap_or(path))?.sync_all())
+            .map_err(unreachable)
     }
 
     /// A value that the reconciler remembers under a name.
@@ -238,6 +263,7 @@ async fn open_sqlite(path: &Path) -> Result<Db, StoreError> {
     };
     let options = SqliteConnectOptions::new()
         .filename(path)
+        .statement_cache_capacity(PREPARED)
         .busy_timeout(BUSY)
         .foreign_keys(true)
         .synchronous(SqliteSynchronous::Full);

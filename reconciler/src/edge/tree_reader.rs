@@ -11,6 +11,7 @@ use meshplan_schemas::ident::CommitId;
 use super::mirror::{self, Content, Mirror, MirrorError, TreeEntry};
 use crate::pure::compose::{Composed, Composer, Expected, TreeError};
 use crate::pure::decide::Tree;
+use crate::pure::parse::is_ours;
 use crate::pure::source_tree::{EntryKind, SourceTree, shown_path};
 
 /// So many bytes of changed files are taken on top of a tree that was read whole, before the next is read whole again:
@@ -107,7 +108,8 @@ fn changed_file(entry: TreeEntry) -> Option<(String, Arc<[u8]>)> {
     }
 }
 
-/// A mirror's entry as the pure tree takes it. What is too large was not loaded; it is said, and stands as nothing.
+/// A mirror's entry as the pure tree takes it. What is too large was not loaded; it is said where it is the fleet's, and
+/// stands as nothing.
 fn entry(entry: TreeEntry, findings: &mut Vec<Finding>) -> (Vec<u8>, EntryKind, Arc<[u8]>) {
     let kind = match entry.kind {
         mirror::EntryKind::Blob { executable: true } => EntryKind::Program,
@@ -118,8 +120,10 @@ fn entry(entry: TreeEntry, findings: &mut Vec<Finding>) -> (Vec<u8>, EntryKind, 
     let bytes = match entry.content {
         Content::Bytes(bytes) => bytes,
         Content::TooLarge { bytes } => {
-            let message = format!("this file has {bytes} bytes, more than is read of one");
-            findings.push(Finding::of_file(&shown_path(&entry.path), message));
+            if std::str::from_utf8(&entry.path).is_ok_and(is_ours) {
+                let message = format!("this file has {bytes} bytes, more than is read of one");
+                findings.push(Finding::of_file(&shown_path(&entry.path), message));
+            }
             Arc::from([])
         }
     };

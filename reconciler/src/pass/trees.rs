@@ -22,17 +22,28 @@ use crate::pure::scope::Scope;
 use crate::pure::signatures::Brought;
 use crate::pure::snapshot::Snapshot;
 
-/// What trees are made of, by the commits of their deliveries.
+/// What trees are made of, by the commits of their deliveries, and which of these are decided.
 #[derive(Debug, Default)]
-pub(super) struct Makings(BTreeMap<CommitId, Parts>);
+pub(super) struct Makings {
+    parts: BTreeMap<CommitId, Parts>,
+    decided: BTreeSet<CommitId>,
+}
 
 impl Makings {
+    fn take(&mut self, delivery: &Delivery) {
+        self.parts.insert(delivery.commit.clone(), delivery.parts());
+        if delivery.state.is_final() {
+            self.decided.insert(delivery.commit.clone());
+        }
+    }
+
     /// A commit that no component has anything to do with is a tree by itself.
     fn of(&self, commit: &CommitId) -> Made {
         let alone = || Parts::alone(commit.clone());
         Made {
             commit: commit.clone(),
-            parts: self.0.get(commit).cloned().unwrap_or_else(alone),
+            parts: self.parts.get(commit).cloned().unwrap_or_else(alone),
+            is_open: !self.decided.contains(commit),
         }
     }
 }
@@ -41,13 +52,14 @@ impl<R: FleetRepo, L: Links> Engine<R, L> {
     /// What the trees are made of that a pass reads: of deliveries, of new commits, and of those that have accepted content.
     pub(super) async fn made(&self, snapshot: &Snapshot, news: &News) -> Result<Makings, StoreError> {
         let deliveries = snapshot.deliveries.values();
-        let mut all: BTreeMap<CommitId, Parts> = deliveries
-            .map(|delivery| (delivery.commit.clone(), delivery.parts()))
-            .collect();
+        let mut all = Makings::default();
+        for delivery in deliveries {
+            all.take(delivery);
+        }
         let newest = snapshot.deliveries.values().max_by_key(|d| d.order);
-        all.extend(parts::of_news(newest, &news.commits));
+        all.parts.extend(parts::of_news(newest, &news.commits));
         if snapshot.of_components.is_empty() {
-            return Ok(Makings(all));
+            return Ok(all);
         }
         let bases = bases(snapshot, &news.commits).into_values();
         let previous = snapshot.deliveries.values().filter_map(|d| d.previous.clone());
@@ -56,13 +68,13 @@ impl<R: FleetRepo, L: Links> Engine<R, L> {
         let proven = proven.filter_map(|assignment| Some(assignment.proven.as_ref()?.commit.clone()));
         let beside: BTreeSet<CommitId> = bases.chain(previous).chain(accepted).chain(proven).collect();
         for commit in beside {
-            if !all.contains_key(&commit)
+            if !all.parts.contains_key(&commit)
                 && let Some(delivery) = self.store.delivery(&commit).await?
             {
-                all.insert(commit, delivery.parts());
+                all.take(&delivery);
             }
         }
-        Ok(Makings(all))
+        Ok(all)
     }
 
     /// The trees of all open deliveries, of the commits before them, and of the new commits.

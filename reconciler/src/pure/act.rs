@@ -43,6 +43,8 @@ pub struct Act {
     pub freeze: Option<Option<Freeze>>,
     /// The declarations under which nodes were given their order once more (DL-13).
     pub repeated: BTreeMap<NodeId, u64>,
+    /// The epochs under which nodes were given their policy once more (DL-13).
+    pub repeated_epochs: BTreeMap<NodeId, u64>,
     /// New known-bad content; none lifts it.
     pub known_bad: BTreeMap<(Scope, Digest), Option<KnownBad>>,
     /// Journal blocks to sign, in order (DL-9).
@@ -75,6 +77,7 @@ impl Act {
             && self.assignments.is_empty()
             && self.accepted.is_empty()
             && self.repeated.is_empty()
+            && self.repeated_epochs.is_empty()
             && self.known_bad.is_empty()
             && self.blocks.is_empty()
             && self.answers.is_empty()

@@ -25,14 +25,16 @@ pub mod artifacts;
 mod composer;
 mod content;
 mod contents;
+mod expected;
 pub mod former;
 mod kinds;
 mod left_out;
 mod lists;
 
 use artifacts::Artifacts;
+pub use composer::Composer;
 use composer::Good;
-pub use composer::{Composer, Expected};
+pub use expected::Expected;
 
 /// Everything that a commit asks for, composed and with digests, unsigned.
 #[derive(Debug, Clone, PartialEq)]

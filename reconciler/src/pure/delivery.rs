@@ -22,6 +22,11 @@ use super::parts::Parts;
 use super::rollout::words::Overrides;
 use super::scope::Scope;
 use super::shared::Shared;
+use super::unpassed::Unpassed;
+
+mod left_behind;
+
+pub use left_behind::{Follows, LeftBehind};
 
 /// A delivery as it is stored.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -74,9 +79,12 @@ pub struct Delivery {
     /// The checks that its plans name, whose verdicts are asked of the forge while it is proposed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub checks: Vec<String>,
-    /// Commits whose place it took before their checks had passed: its legs answer for these too (DL-15).
+    /// Commits whose place it took before they had passed their gate: its legs answer for these too (DL-15).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unpassed: Vec<Unpassed>,
+    /// The teams that its plans name among those who may say something: the forge is asked who is in them (DL-4).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub teams: Vec<String>,
     /// A person said `--again`: known-bad does not hold it, and its orders say so.
     #[serde(default)]
     pub again: bool,
@@ -101,43 +109,6 @@ pub struct Delivery {
     /// What a person said is other for its rollout alone (RO-6).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub overrides: Option<Overrides>,
-}
-
-/// A commit that was superseded before its checks had passed.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Unpassed {
-    /// The commit.
-    pub commit: CommitId,
-    /// Its delivery.
-    pub name: DeliveryName,
-    /// What it changes.
-    pub scopes: BTreeSet<Scope>,
-    /// The checks that its plans name.
-    pub checks: Vec<String>,
-}
-
-/// A machine that is left behind a delivery.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct LeftBehind {
-    /// Its name.
-    pub name: NodeName,
-    /// It never follows.
-    pub pinned: bool,
-    /// When it gets what was accepted; none before that, when it has it, and where a newer delivery answers for it.
-    #[serde(default)]
-    pub follows: Option<Follows>,
-    /// The declaration by which it followed, 0 before, and where nothing of its declaration changed.
-    #[serde(default)]
-    pub sequence: u64,
-}
-
-/// When a machine that was left behind follows.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Follows {
-    /// Not before.
-    pub at: Timestamp,
-    /// How long after the content was accepted that is, in seconds: a clock that jumps begins it anew (RO-8).
-    pub after_secs: u32,
 }
 
 /// What a walk left on machines when a newer delivery took its place.
@@ -508,6 +479,7 @@ impl Delivery {
             binds: None,
             checks: Vec::new(),
             unpassed: Vec::new(),
+            teams: Vec::new(),
             again: false,
             allows_removals: None,
             base: None,

@@ -59,6 +59,15 @@ pub struct User {
     pub login: String,
 }
 
+/// A team of a forge, which goes by its number there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Team {
+    /// The forge's number.
+    pub id: u64,
+    /// The name.
+    pub name: String,
+}
+
 /// A pull request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pull {

@@ -22,6 +22,8 @@ pub(in crate::pure) enum Guard {
     Deadline,
     /// Machines that are left behind are in no stage (UC-1).
     LeftBehind,
+    /// What went back without blame is ordered once more where no walk waits for the machine (DL-13).
+    OnceMore,
 }
 
 /// Whether the rule stands.

@@ -89,6 +89,14 @@ pub struct Documents {
 
 /// The folders whose content is the fleet's.
 const FOLDERS: [&str; 6] = ["nodes", "policy", "modules", "plans", "checks", "secrets"];
+
+/// Whether a path is one that the fleet's documents and modules have; any other is nobody's business (FR-3).
+#[must_use]
+pub fn is_ours(path: &str) -> bool {
+    let first = path.split('/').next().unwrap_or_default();
+    matches!(path, "fleet.toml" | "rotations.toml" | "allowed_signers") || FOLDERS.contains(&first)
+}
+
 /// What a git-lfs pointer begins with (git-lfs specification, "The Pointer").
 const LFS_POINTER: &[u8] = b"version https://git-lfs.github.com/spec/";
 /// A pointer is shorter.
@@ -154,9 +162,7 @@ impl Reading {
 
     fn entry(&mut self, path: &str, entry: &Entry) {
         let parts: Vec<&str> = path.split('/').collect();
-        let ours = matches!(path, "fleet.toml" | "rotations.toml" | "allowed_signers")
-            || FOLDERS.contains(&parts[0]);
-        if !ours {
+        if !is_ours(path) {
             self.near_miss(path, &parts);
             return;
         }
@@ -256,7 +262,8 @@ impl Reading {
 
     /// Refuses links, submodules, LFS pointers and giants (FR-3).
     fn is_plain(&mut self, path: &str, entry: &Entry) -> bool {
-        let module = path.starts_with("modules/") && !path.ends_with("/module.toml");
+        let parts: Vec<&str> = path.split('/').collect();
+        let module = parts[0] == "modules" && !matches!(parts[..], [_, _, "module.toml"]);
         match entry.kind {
             EntryKind::Symlink => {
                 let help = "put the file itself here: links are never followed";

@@ -72,11 +72,6 @@ impl Parts {
         parts
     }
 
-    /// All its commits, the fleet's first.
-    pub fn commits(&self) -> impl Iterator<Item = &CommitId> {
-        std::iter::once(&self.fleet).chain(self.components.iter().map(|part| &part.commit))
-    }
-
     /// The commit of a component, where one is known.
     #[must_use]
     pub fn of(&self, branch: &Branch) -> Option<&CommitId> {

@@ -8,6 +8,7 @@
 //! | file | what it is |
 //! | --- | --- |
 //! | [`fill`] | what each node shall run, composed again from the commits that the record calls accepted |
+//! | [`heads`] | the heads of the fleet list that blocks hold whole |
 //! | [`waiting`] | that nothing is signed before the machines were heard, and above which numbers then |
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,15 +20,17 @@ use meshplan_schemas::lifecycle::delivery::{Code, State};
 use meshplan_schemas::timestamp::BlockMark;
 
 use super::delivery::{Delivery, Transition};
-use super::journal::HEAD;
 use super::news::Commit;
 use super::note::{Block, SignedBlock};
 use super::parts::Parts;
 use super::scope::Scope;
 use super::snapshot::{ContentRef, Counters, Freeze};
+use super::unpassed::{UNASKED, UNPASSED, Unpassed};
+use heads::SignedHead;
 use waiting::Begun;
 
 pub mod fill;
+pub mod heads;
 pub mod waiting;
 
 #[cfg(test)]
@@ -52,8 +55,8 @@ pub struct Record {
     pub freeze: Option<Freeze>,
     /// The highest numbers that were written down, and the newest block.
     pub numbers: Counters,
-    /// The heads that the record holds whole, by revision: the envelope and the commit.
-    pub heads: BTreeMap<u64, (String, CommitId)>,
+    /// The heads that the record holds whole, by revision.
+    pub heads: BTreeMap<u64, SignedHead>,
     /// The walks that have begun and are not over.
     pub walks: BTreeMap<CommitId, Begun>,
 }
@@ -90,6 +93,35 @@ pub enum RecordError {
         from: &'static str,
         /// What the blocks before it say.
         at: &'static str,
+    },
+    /// A block says for which checks another commit answers, and it cannot be read.
+    #[error(
+        "block {number} on {} says that a check is still owed, and `{said}` is no such: without it that check would be asked of \
+         nobody, so nothing is rebuilt. If a newer build wrote the record, recover with that one",
+        commit.short()
+    )]
+    Unpassed {
+        /// Which.
+        number: u64,
+        /// On whose note.
+        commit: CommitId,
+        /// What it says.
+        said: String,
+    },
+    /// A block holds a head of the fleet list that is none.
+    #[error(
+        "block {number} on {} holds a head of the fleet list that cannot be read: {why}. Hosts that slept follow such heads to \
+         learn who signs, so nothing is rebuilt without one. The block is signed as it stands: if a newer build wrote it, recover \
+         with that one; if not, `meshplan notes show {}` shows what it says, and a backup of the database is the way back",
+        commit.short(), commit.short()
+    )]
+    Head {
+        /// Which.
+        number: u64,
+        /// On whose note.
+        commit: CommitId,
+        /// What is wrong with it.
+        why: String,
     },
 }
 
@@ -166,6 +198,7 @@ struct Reader<'a> {
 impl Reader<'_> {
     fn take(&mut self, block: &Block) -> Result<(), RecordError> {
         self.numbers(block);
+        self.record.heads.extend(SignedHead::in_block(block)?);
         let place = match block.from {
             None => self.announced(block)?,
             Some(from) => self.stands(block, from)?,
@@ -190,7 +223,8 @@ impl Reader<'_> {
             // A go on what is known to be bad is a go --again: no other is taken there.
             delivery.again |=
                 block.code == Code::Again || (block.code == Code::Go && delivery.code == Code::KnownBad);
-            delivery.person_hold = block.code == Code::PersonHold;
+            delivery.person_hold |= block.code == Code::PersonHold;
+            delivery.person_hold &= block.to != State::Delivering;
             delivery.rewritten |= block.code == Code::HistoryRewritten;
             // Whoever let it walk let that through.
             delivery.rewritten &= block.to != State::Delivering;
@@ -202,6 +236,8 @@ impl Reader<'_> {
         if matches!(block.to, State::Delivering | State::Delivered) {
             self.let_through.insert(block.commit.clone());
         }
+        let held = delivery.person_hold;
+        self.hands_over(block, held)?;
         self.freeze(block);
         self.failed(block);
         self.walk(block, moved);
@@ -218,13 +254,6 @@ impl Reader<'_> {
                 _ => continue,
             };
             *slot = (*slot).max(value.parse().unwrap_or(0));
-        }
-        let head = said(block, HEAD).next();
-        let head = head.and_then(|text| data_encoding::BASE64.decode(text.as_bytes()).ok());
-        let head = head.and_then(|bytes| String::from_utf8(bytes).ok());
-        let revision = said(block, "List-Revision").next().and_then(|n| n.parse().ok());
-        if let Some((revision, head)) = revision.zip(head) {
-            self.record.heads.insert(revision, (head, block.commit.clone()));
         }
     }
 
@@ -300,6 +329,40 @@ impl Reader<'_> {
         }
     }
 
+    /// What takes the place of another answers for its checks, and for a person's hold (DL-15).
+    fn hands_over(&mut self, block: &Block, held_by_person: bool) -> Result<(), RecordError> {
+        let Some(by) = said(block, SUPERSEDED_BY).next() else {
+            return Ok(());
+        };
+        let mut owed = Vec::new();
+        let of_gates = |(key, _): &&(String, String)| key == UNPASSED || key == UNASKED;
+        for (key, line) in block.trailers.iter().filter(of_gates) {
+            let name = |commit: &CommitId| self.name_of(commit);
+            Unpassed::read((key, line), name, &mut owed).ok_or_else(|| RecordError::Unpassed {
+                number: block.number,
+                commit: block.commit.clone(),
+                said: line.clone(),
+            })?;
+        }
+        let mut newest_first = self.record.deliveries.iter_mut().rev();
+        if let Some(newer) = newest_first.find(|delivery| delivery.name.0 == by) {
+            let repo = newer.repo.clone();
+            Unpassed::gather(&mut newer.unpassed, owed, &repo);
+            newer.person_hold |= held_by_person;
+        }
+        Ok(())
+    }
+
+    /// How the delivery of a commit is called.
+    fn name_of(&self, commit: &CommitId) -> DeliveryName {
+        let place = self.places.get(commit);
+        let delivery = place.and_then(|place| self.record.deliveries.get(*place));
+        delivery.map_or_else(
+            || DeliveryName::new(self.repo, commit),
+            |delivery| delivery.name.clone(),
+        )
+    }
+
     fn freeze(&mut self, block: &Block) {
         let Some(fact) = said(block, super::decide::freeze::TRAILER).next() else {
             return;
@@ -314,12 +377,7 @@ impl Reader<'_> {
             Some((_, why)) => why.to_owned(),
             None if block.from == Some(block.to) => String::new(),
             None => {
-                let place = self.places.get(&block.commit);
-                let delivery = place.and_then(|place| self.record.deliveries.get(*place));
-                let name = delivery.map_or_else(
-                    || DeliveryName::new(self.repo, &block.commit),
-                    |delivery| delivery.name.clone(),
-                );
+                let name = self.name_of(&block.commit);
                 let why = block
                     .reason
                     .split("; nothing is removed")
@@ -427,6 +485,8 @@ impl Reader<'_> {
 
 /// The trailer that the branch was rewritten before a commit (FG-3): where it is announced, and where that is let through.
 pub const REWRITTEN: &str = "History-Rewritten";
+/// The trailer that names the delivery which takes the place of another.
+pub const SUPERSEDED_BY: &str = "Superseded-By";
 /// The trailer that a delivery's legs were accepted although another of its legs goes back (DL-3).
 pub const ACCEPTED: &str = "Accepted";
 /// The trailer that a person said what is other for this walk alone (RO-6).

@@ -43,6 +43,8 @@ pub struct Snapshot {
     /// The nodes whose newest order is a declaration that went back for a reason which says nothing about its content, by
     /// its sequence; not where it was given once more already (DL-13).
     pub aside: BTreeMap<NodeId, u64>,
+    /// The nodes whose newest epoch went back so, by its number, where it stands; not where it was given once more already.
+    pub aside_epochs: BTreeMap<NodeId, u64>,
     /// The nodes with an open session.
     pub connected: BTreeSet<NodeId>,
     /// What failed before (DL-14).
@@ -206,6 +208,21 @@ pub struct Request {
 pub struct Person {
     /// As the forge names them.
     pub login: String,
+    /// What the forge said of the teams that the plans named, by their names.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub teams: BTreeMap<String, InTeam>,
+}
+
+/// Whether somebody is in a team, as the forge said when their word was read.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum InTeam {
+    /// They are.
+    Yes,
+    /// They are not.
+    No,
+    /// It does not tell, and why.
+    Untold(String),
 }
 
 /// A review of a forge that approves a change (DL-15).

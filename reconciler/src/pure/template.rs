@@ -22,6 +22,7 @@ use minijinja::{
 use zeroize::Zeroizing;
 
 use super::secrets::{NoSecret, Scope, Secret};
+use super::source_tree::is_of_component;
 use super::validate::{Module, Record, Validated};
 use secret::SecretFunction;
 
@@ -29,6 +30,12 @@ mod secret;
 
 /// How the names of files end that are rendered.
 pub const SUFFIX: &str = ".j2";
+
+/// Whether a file of a module's folder is a template; what its component brings is carried as it is.
+#[must_use]
+pub fn is_template(inside: &str) -> bool {
+    inside.ends_with(SUFFIX) && !is_of_component(inside)
+}
 
 /// The templates of one module, compiled.
 #[derive(Debug)]
@@ -112,7 +119,7 @@ impl Templates {
         let folder = module.source.file().trim_end_matches("module.toml");
         let mut sources = BTreeMap::new();
         let mut findings = Vec::new();
-        for (path, bytes) in module.files.iter().filter(|(path, _)| path.ends_with(SUFFIX)) {
+        for (path, bytes) in module.files.iter().filter(|(path, _)| is_template(path)) {
             let source = match Source::new(&format!("{folder}{path}"), bytes.clone()) {
                 Ok(source) => source,
                 Err(finding) => {

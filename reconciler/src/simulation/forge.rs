@@ -101,6 +101,28 @@ impl Forge {
         Some(Arc::clone(&made.files))
     }
 
+    /// The files of the branch without what a commit changed against `former`; why not, where they have gone on since.
+    pub(super) fn reverted(&self, commit: &CommitId, former: &CommitId) -> Result<Files, String> {
+        let files = |of: &CommitId| self.files(of).ok_or_else(|| format!("there is no commit {of}"));
+        let (theirs, before) = (files(commit)?, files(former)?);
+        let last = self.state().commits.last().map(|made| Arc::clone(&made.files));
+        let mut now = last.map(|files| (*files).clone()).unwrap_or_default();
+        let paths: BTreeSet<&String> = theirs.keys().chain(before.keys()).collect();
+        for path in paths {
+            if theirs.get(path) == before.get(path) {
+                continue;
+            }
+            if now.get(path) != theirs.get(path) {
+                return Err(format!("{path} has gone on since {commit}: revert it by hand"));
+            }
+            match before.get(path) {
+                Some(bytes) => drop(now.insert(path.clone(), Arc::clone(bytes))),
+                None => drop(now.remove(path)),
+            }
+        }
+        Ok(now)
+    }
+
     /// Makes a commit; why not, where an edit fits nothing.
     pub(super) fn merge(
         &self,

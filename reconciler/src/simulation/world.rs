@@ -28,10 +28,12 @@ use super::forge::{BRANCH, Files, Forge, REPO, Repo, source_tree};
 use super::host::{Host, Probes};
 use super::links::{SimLinks, payload};
 use super::recover;
+use super::reverts;
 use super::rollout;
 use super::script::{Does, FleetOf, Service, Step, Which};
 use super::show;
 use super::signed_list::SignedList;
+use super::spent::{Spent, processor};
 use super::word::Word;
 use crate::edge::activation::Waker;
 use crate::edge::artifacts::ArtifactStore;
@@ -101,6 +103,8 @@ pub(super) struct World {
     /// The numbers that were used before a database was lost, with what bore them.
     pub(super) spent: BTreeMap<(String, i64, String), String>,
     pub(super) folder: TempDir,
+    /// The reconciler's share of the processor's time.
+    pub(super) costs: Spent,
 }
 
 impl World {
@@ -130,6 +134,7 @@ impl World {
             notes: BTreeMap::new(),
             spent: BTreeMap::new(),
             folder,
+            costs: Spent::default(),
         };
         world.open().await?;
         Ok(world)
@@ -258,6 +263,7 @@ impl World {
             Does::Lift => {
                 return self.ask(Word::of(Verb::Lift, None)).await;
             }
+            Does::MergeRevert(delivery) => return reverts::merge(self, *delivery).await,
             Does::Rollout(order) => return rollout::order(self, order).await,
             Does::Show(what) => return show::show(self, what).await,
             Does::Why(which) => return show::why(self, which).await,
@@ -372,7 +378,7 @@ impl World {
         Ok(signer.public())
     }
 
-    fn wake(&mut self) {
+    pub(super) fn wake(&mut self) {
         self.due = Some(self.now());
     }
 
@@ -452,7 +458,10 @@ impl World {
         let Some(engine) = &mut self.engine else {
             return Ok(false);
         };
-        let Ok(next) = AssertUnwindSafe(engine.pass()).catch_unwind().await else {
+        let since = processor();
+        let passed = AssertUnwindSafe(engine.pass()).catch_unwind().await;
+        self.costs.passes += processor().saturating_sub(since);
+        let Ok(next) = passed else {
             self.died += 1;
             self.die().await?;
             self.serve()?;
@@ -485,6 +494,7 @@ impl World {
             self.newest_epoch = Some(epoch);
         }
         self.list.read(&store).await?;
+        let since = processor();
         for id in self.hosts.keys() {
             let known = self.declarations.get(id).map_or(0, |d| d.sequence);
             if let Some(stored) = store.newest_declaration(*id).await?
@@ -494,6 +504,7 @@ impl World {
                 self.declarations.insert(*id, declaration);
             }
         }
+        self.costs.orders += processor().saturating_sub(since);
         Ok(())
     }
 
@@ -537,7 +548,10 @@ impl World {
                 let (reports, _) = self.reports.as_ref()?;
                 Some(reports.take(report.node, report.counter, envelope, report.clone()))
             });
+            let stored: Vec<_> = stored.collect();
+            let since = processor();
             futures_util::future::join_all(stored).await;
+            self.costs.reports += processor().saturating_sub(since);
         }
         if any {
             self.wake();

@@ -5,6 +5,9 @@ use std::fs::Permissions;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 
 use meshplan_reconciler::edge::mirror::{Content, EntryKind, Mirror, Remote};
+use meshplan_reconciler::edge::tree_reader::TreeReader;
+use meshplan_reconciler::pure::compose::Expected;
+use meshplan_reconciler::pure::decide::Tree;
 use meshplan_reconciler::pure::parts::{Branch, Part, Parts};
 use meshplan_schemas::ident::CommitId;
 
@@ -143,10 +146,10 @@ fn a_component_that_may_not_be_carried_leaves_the_reason_in_its_place() {
     type Spoil = fn(&std::path::Path, &str);
     let spoils: [(&str, Spoil); 4] = [
         ("link is a symbolic link", |work, _| {
-            symlink("index.html", work.join("link")).unwrap()
+            symlink("index.html", work.join("link")).unwrap();
         }),
         ("big is a git-lfs pointer", |work, lfs| {
-            std::fs::write(work.join("big"), lfs).unwrap()
+            std::fs::write(work.join("big"), lfs).unwrap();
         }),
         ("index.html differs from INDEX.html only by case", |work, _| {
             std::fs::write(work.join("INDEX.html"), "").unwrap();
@@ -201,4 +204,66 @@ fn one_components_name_may_begin_with_all_of_anothers() {
         branch: "main".to_owned(),
     };
     assert_eq!(mirror.fetch_component(&longer, &remote).unwrap(), Some(commit));
+}
+
+// holds: DL-1, FR-8
+#[test]
+fn whatever_a_component_brings_is_no_fault_of_the_fleets_tree() {
+    let world = World::new();
+    let authors =
+        "\n[[authors]]\nid = \"example\"\nkey = \"ed25519:11qYAYKxCrfVS/7TyWQHOg7hcvPapiMlrwIaaPcHURo=\"\n";
+    let bundle = "[[bundle]]\nid = \"site\"\npath = \"/srv/site\"\nsource = \"component\"\n";
+    let record = "id = \"0192f0c1-0000-7000-8000-000000000001\"\nmodules = [\"web\"]\n";
+    world.commit("fleet.toml", &format!("{FLEET}{authors}"));
+    world.commit("modules/web/module.toml", bundle);
+    world.commit("nodes/ace.toml", record);
+    let fleet = world.head();
+    world.push("HEAD:refs/heads/main");
+    world.git(&world.work(), &["checkout", "--quiet", "--orphan", "site"]);
+    world.git(&world.work(), &["rm", "--quiet", "-r", "-f", "."]);
+    // A template that is none, a document that is none and too large for one, what looks like a secret.
+    world.commit("page.j2", "{% if %}");
+    world.commit("module.toml", &"x".repeat(2 << 20));
+    world.commit("secrets/key.age", "none");
+    let mut mirror = world.mirror();
+    mirror.fetch().unwrap();
+    let site_at = fetched(&world, &mirror);
+    let joined = mirror
+        .join(&parts(&fleet, Some(&site_at)), &BTreeSet::from([site()]))
+        .unwrap();
+    assert!(joined.faults.is_empty(), "{joined:?}");
+    let mut reader = TreeReader::new(Expected::default());
+    let entries = reader.read(&mut mirror, &joined.commit).unwrap();
+    let tree = match reader.compose(&joined.commit, entries) {
+        Tree::Composed(tree) => tree,
+        Tree::Invalid(why) | Tree::Gone(why) => panic!("{why}"),
+    };
+    let node = tree.nodes.values().next().unwrap();
+    assert!(node.left_out.is_empty(), "{:?}", node.left_out);
+}
+
+// holds: DL-1, DL-12
+#[test]
+fn a_component_that_the_tree_names_no_more_may_be_gone_with_its_repository() {
+    let world = World::new();
+    let named = fleet(&world);
+    world.git(
+        &world.work(),
+        &["checkout", "--quiet", "-B", "main", named.as_str()],
+    );
+    world.commit("fleet.toml", "schema = 1\nfleet = \"acme\"\nbranch = \"main\"\n");
+    world.push("HEAD:refs/heads/main");
+    let retired = world.head();
+    let mut mirror = world.mirror();
+    mirror.fetch().unwrap();
+    let gone: CommitId = "0123456789012345678901234567890123456789".parse().unwrap();
+    let allowed = BTreeSet::from([site()]);
+    let joined = mirror.join(&parts(&retired, Some(&gone)), &allowed).unwrap();
+    assert_eq!((&joined.commit, &joined.of), (&retired, &vec![retired.clone()]));
+    // Where the configuration does not allow it any more, it is a fault; where it does, it must be there.
+    let joined = mirror
+        .join(&parts(&named, Some(&gone)), &BTreeSet::new())
+        .unwrap();
+    assert_eq!(joined.faults.len(), 1);
+    assert!(mirror.join(&parts(&named, Some(&gone)), &allowed).is_err());
 }

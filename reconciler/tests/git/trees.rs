@@ -458,3 +458,22 @@ fn a_node_gets_the_bytes_that_were_committed_whatever_the_attributes_say() {
     let changed = sources(&fleet.read(&commit).0.unwrap());
     assert_ne!(changed["one"], sources(&plain)["one"]);
 }
+
+// holds: FR-1, FR-3
+#[test]
+fn how_large_a_file_may_be_is_the_same_by_every_road() {
+    let mut fleet = Fleet::new();
+    // What is not the fleet's is nobody's business.
+    fleet.put(b"docs/plan.png", &vec![7; 2 << 20]);
+    fleet.composed().unwrap();
+    assert_eq!(fleet.checked(None), []);
+    fleet.put(b"modules/one/site/film", &vec![7; 65 << 20]);
+    let larger = "with this file the module is larger than 67108864 bytes";
+    fleet.refused(larger, &["modules/one/site/film"]);
+    fleet.put(
+        b"fleet.toml",
+        format!("{FLEET}\n[limits]\nbundle_mib = 66\n").as_bytes(),
+    );
+    fleet.composed().unwrap();
+    assert_eq!(fleet.checked(None), []);
+}

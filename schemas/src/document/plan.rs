@@ -9,7 +9,7 @@ use toml::de::DeValue;
 
 use super::policy::MaintenanceWindow;
 use super::read::{At, Read, Reader, table};
-use super::scalar::{Identifier, Int, SomeSecs};
+use super::scalar::{Identifier, Int, SomeSecs, checked_text};
 use crate::ident::{ModuleName, NodeName, PlanName, ResourceName, RoleName};
 use crate::maintenance::Window;
 
@@ -27,7 +27,7 @@ pub struct PlanDoc {
     /// Forge reviews wanted beside it.
     pub approvals: u32,
     /// Who may say go; empty: whoever may write on the forge.
-    pub actors: Vec<String>,
+    pub actors: Vec<Actor>,
     /// What required machines that were not heard from do to the start (DL-19).
     pub absent: Absent,
     /// Whether legs share their fate.
@@ -90,6 +90,25 @@ pub enum Covers {
     Component(String),
     /// `*`: the default plan.
     Everything,
+}
+
+checked_text!(
+/// Whom a plan names to say something: somebody by login, or `team:<name>`, a team as the forge names it.
+Actor,
+"an actor is a login of the forge as `alice`, or a team of it as `team:ops`",
+"^(team:)?[^:\\s]+$",
+|t| {
+    let name = t.strip_prefix("team:").unwrap_or(t);
+    let odd = |c: char| c == ':' || c.is_whitespace() || c.is_control();
+    !name.is_empty() && name.len() <= 255 && !name.contains(odd)
+});
+
+impl Actor {
+    /// The team that it names; none where it names somebody.
+    #[must_use]
+    pub fn team(&self) -> Option<&str> {
+        self.0.strip_prefix("team:")
+    }
 }
 
 /// Which verdict a plan wants before it starts.
@@ -238,7 +257,7 @@ table! {
     /// Forge reviews wanted beside it.
     "approvals" approvals: Int<0, 100> = Int(0),
     /// Who may say go, as `alice` or `team:ops`; empty: whoever may write on the forge.
-    "actors" actors: Vec<String>,
+    "actors" actors: Vec<At<Actor>>,
     /// What required machines that were not heard from do to the start.
     "absent" absent: Absent = Absent::Hold,
     /// Whether the legs of one commit share their fate.
@@ -444,6 +463,12 @@ impl JsonSchema for Covers {
     }
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
         json_schema!({ "type": "string", "pattern": "^(policy|list|gate|\\*|module:.+|component:.+)$" })
+    }
+}
+
+impl Read for Actor {
+    fn read(value: &Spanned<DeValue<'_>>, reader: &mut Reader<'_>) -> Option<Self> {
+        reader.parsed(value, Self::from_str)
     }
 }
 

@@ -8,11 +8,12 @@ use axum::Json;
 use axum::body::to_bytes;
 use axum::extract::{Request, State as Extract};
 use axum::http::header::{CONTENT_TYPE, LINK};
+use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};
 
-use super::{Brand, PullRow, Shared, State, Token, forgejo, git, github, gitlab};
+use super::{Brand, Exchange, PullRow, Shared, Spoilt, State, Token, forgejo, git, github, gitlab};
 
 /// What a route answers, or why not.
 pub(super) type Answer = Result<Response, No>;
@@ -66,12 +67,12 @@ impl Asked<'_> {
         *self.method == Method::GET
     }
 
-    /// The fields of the body: texts, all that are known, and no other.
+    /// The fields of the body: texts, all that are known, and no other. Nothing is said by one that is null.
     pub(super) fn fields(&self, known: &[&str]) -> Result<BTreeMap<&str, &str>, No> {
         let unreadable = |why: &str| no(StatusCode::UNPROCESSABLE_ENTITY, why);
         let object = self.body.as_object().ok_or_else(|| unreadable("no object"))?;
         let mut fields = BTreeMap::new();
-        for (name, value) in object {
+        for (name, value) in object.iter().filter(|(_, value)| !value.is_null()) {
             let text = value.as_str().filter(|_| known.contains(&name.as_str()));
             let text = text.ok_or_else(|| unreadable(&format!("no such field, or no text: {name}")))?;
             fields.insert(name.as_str(), text);
@@ -160,13 +161,45 @@ pub(super) fn too_soon(last: Option<Instant>, gap: Duration) -> Result<(), No> {
     })
 }
 
+fn spoilt(how: Spoilt) -> Response {
+    match how {
+        Spoilt::TooLong => format!("[{}]", " ".repeat(17 << 20)).into_response(),
+        Spoilt::Nonsense => "<html>It works!</html>".into_response(),
+        Spoilt::Gone => (StatusCode::NOT_FOUND, Json(json!({ "message": "gone" }))).into_response(),
+        Spoilt::Down => StatusCode::BAD_GATEWAY.into_response(),
+    }
+}
+
+/// Whether something was changed since the time that is asked for, to the second.
+pub(super) fn is_since(asked: &Asked<'_>, updated: &str) -> bool {
+    let second = |time: &str| time.get(..19).map(str::to_owned);
+    let since = asked.query.get("since").and_then(|since| second(since));
+    since <= second(updated)
+}
+
 pub(super) async fn answer(Extract(shared): Extract<Arc<Shared>>, request: Request) -> Response {
     let (parts, body) = request.into_parts();
+    let body = to_bytes(body, 4 << 20).await.unwrap_or_default();
+    let path = parts.uri.path();
+    let path = path.strip_prefix(shared.locked().brand.api()).unwrap_or(path);
+    let path = path.trim_start_matches('/');
+    let response = answered(&shared, (&parts, path), &body);
+    let exchange = Exchange {
+        method: parts.method.to_string(),
+        path: path.to_owned(),
+        query: parts.uri.query().unwrap_or_default().to_owned(),
+        sent: serde_json::from_slice(&body).unwrap_or_default(),
+        status: 0,
+        answered: Value::Null,
+    };
+    shared.kept(exchange, response).await
+}
+
+fn answered(shared: &Arc<Shared>, (parts, path): (&Parts, &str), body: &[u8]) -> Response {
     let is_json = parts
         .headers
         .get(CONTENT_TYPE)
         .is_some_and(|value| value == "application/json");
-    let body = to_bytes(body, 4 << 20).await.unwrap_or_default();
     let raw_query = parts.uri.query().unwrap_or_default();
     let pairs = raw_query.split('&').filter_map(|pair| pair.split_once('='));
     let query = pairs
@@ -176,15 +209,12 @@ pub(super) async fn answer(Extract(shared): Extract<Arc<Shared>>, request: Reque
     if state.down {
         return StatusCode::BAD_GATEWAY.into_response();
     }
-    let path = parts.uri.path();
-    let path = path.strip_prefix(state.brand.api()).unwrap_or(path);
-    let path = path.trim_start_matches('/');
     let asked = || -> Answer {
         let token =
             git::who(&state, &parts.headers).map_err(|why| no(StatusCode::UNAUTHORIZED, &why.to_string()))?;
         let body = match (parts.method == Method::GET, is_json) {
             (true, _) => Value::Null,
-            (false, true) => serde_json::from_slice(&body)
+            (false, true) => serde_json::from_slice(body)
                 .map_err(|e| no(StatusCode::UNPROCESSABLE_ENTITY, &e.to_string()))?,
             (false, false) => return Err(no(StatusCode::UNPROCESSABLE_ENTITY, "send application/json")),
         };
@@ -198,10 +228,15 @@ pub(super) async fn answer(Extract(shared): Extract<Arc<Shared>>, request: Reque
             body,
             token,
         };
+        if asked.reads()
+            && let Some(how) = state.spoilt.iter().find(|(part, _)| path.contains(*part))
+        {
+            return Ok(spoilt(*how.1));
+        }
         match state.brand {
-            Brand::Forgejo => forgejo::route(&shared, &mut state, &asked),
-            Brand::Github => github::route(&shared, &mut state, &asked),
-            Brand::Gitlab => gitlab::route(&shared, &mut state, &asked),
+            Brand::Forgejo => forgejo::route(shared, &mut state, &asked),
+            Brand::Github => github::route(shared, &mut state, &asked),
+            Brand::Gitlab => gitlab::route(shared, &mut state, &asked),
         }
     };
     let response = asked().unwrap_or_else(|no| {

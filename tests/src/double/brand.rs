@@ -26,13 +26,19 @@ impl Brand {
     #[must_use]
     pub fn scopes(self) -> &'static [&'static str] {
         match self {
-            Self::Forgejo => &["write:repository", "write:issue", "read:user"],
+            Self::Forgejo => &[
+                "write:repository",
+                "write:issue",
+                "read:user",
+                "read:organization",
+            ],
             Self::Github => &[
                 "contents:write",
                 "pull_requests:write",
                 "statuses:write",
                 "checks:read",
                 "metadata:read",
+                "members:read",
             ],
             // It covers git as well.
             Self::Gitlab => &["api", "write_repository"],

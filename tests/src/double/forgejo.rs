@@ -8,7 +8,7 @@ use axum::http::StatusCode;
 use axum::response::IntoResponse;
 use serde_json::{Value, json};
 
-use super::api::{Answer, Asked, No, found, no};
+use super::api::{Answer, Asked, No, found, is_since, no};
 use super::{BOT, NAME, New, OWNER, PullRow, Shared, State, StatusRow, git, now, post};
 use crate::double::Happening;
 
@@ -27,6 +27,9 @@ pub(super) fn route(shared: &Arc<Shared>, state: &mut State, asked: &Asked<'_>) 
     if asked.segments == ["user"] {
         scope(asked, "user")?;
         return Ok(Json(shapes::user(state, &login)).into_response());
+    }
+    if let ["orgs", ..] | ["teams", ..] = asked.segments.as_slice() {
+        return teams(state, asked);
     }
     let rest = match asked.segments.as_slice() {
         ["repos", owner, name, rest @ ..] if *owner == OWNER && *name == NAME => rest,
@@ -77,7 +80,7 @@ pub(super) fn route(shared: &Arc<Shared>, state: &mut State, asked: &Asked<'_>) 
             let all: Vec<Value> = state
                 .comments
                 .values()
-                .filter(|comment| comment.number == pull.number)
+                .filter(|comment| comment.number == pull.number && is_since(asked, &comment.updated))
                 .map(|comment| shapes::comment(state, comment))
                 .collect();
             Ok(Json(all).into_response())
@@ -121,6 +124,37 @@ pub(super) fn route(shared: &Arc<Shared>, state: &mut State, asked: &Asked<'_>) 
                 .ok_or_else(|| no(StatusCode::NOT_FOUND, "user does not exist"))?;
             let said = json!({ "permission": of.permission, "role_name": of.permission, "user": shapes::user(state, login) });
             Ok(Json(said).into_response())
+        }
+        _ => Err(no(StatusCode::NOT_FOUND, "not found")),
+    }
+}
+
+/// Teams of the organisation are told to its members, who is in one to who is in it.
+fn teams(state: &State, asked: &Asked<'_>) -> Answer {
+    scope(asked, "organization")?;
+    let page = (PAGE.0, PAGE.1.min(state.page));
+    let login = &asked.token.login;
+    match (asked.method.as_str(), asked.segments.as_slice()) {
+        ("GET", ["orgs", owner, "teams"]) if *owner == OWNER => {
+            if !state.teams.values().any(|members| members.contains(login)) {
+                return Err(no(StatusCode::FORBIDDEN, "Must be an organization member"));
+            }
+            let all = state.numbered_teams().map(|(id, name)| state.team(id, name));
+            Ok(asked.paged(all.collect(), "limit", page))
+        }
+        ("GET", ["teams", id, "members"]) => {
+            let missing = || no(StatusCode::NOT_FOUND, "not found");
+            let mut teams = state.numbered_teams();
+            let (_, name) = teams.find(|(of, _)| of.to_string() == *id).ok_or_else(missing)?;
+            if !state
+                .teams
+                .get(name)
+                .is_some_and(|members| members.contains(login))
+            {
+                return Err(no(StatusCode::FORBIDDEN, "Must be a team member"));
+            }
+            let all = state.members(name, shapes::user).ok_or_else(missing)?;
+            Ok(asked.paged(all, "limit", page))
         }
         _ => Err(no(StatusCode::NOT_FOUND, "not found")),
     }

@@ -9,10 +9,11 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};
 
-use super::api::{Answer, Asked, No, found, no, too_soon};
+use super::api::{Answer, Asked, No, found, is_since, no, too_soon};
 use super::{Happening, NAME, New, OWNER, PullRow, Shared, State, StatusRow, git, now, post};
 use shapes::Form;
 
+mod addresses;
 pub(super) mod hooks;
 mod shapes;
 
@@ -48,6 +49,9 @@ pub(super) fn route(shared: &Arc<Shared>, state: &mut State, asked: &Asked<'_>) 
     }
     if asked.segments == ["user"] {
         return Ok(Json(shapes::user(state, &asked.token.login)).into_response());
+    }
+    if let ["orgs", owner, "teams", team, "members"] = asked.segments.as_slice() {
+        return members(state, asked, (owner, team));
     }
     let rest = match asked.segments.as_slice() {
         ["repos", owner, name, rest @ ..] if *owner == OWNER && *name == NAME => rest,
@@ -103,10 +107,11 @@ fn repository(shared: &Arc<Shared>, state: &mut State, asked: &Asked<'_>, rest: 
             let newest = newest(state, commit, false);
             let (skip, many) = asked.page("per_page", page);
             let of_page = newest.values().skip(skip).take(many);
-            let of_page: Vec<Value> = of_page.map(|row| shapes::status(row)).collect();
+            let of_page: Vec<Value> = of_page.map(|row| shapes::status(state, row)).collect();
+            let page = format!("{}/commits/{commit}", shapes::repo_api(state));
             let combined = json!({
                 "state": "pending", "sha": commit, "total_count": newest.len(), "statuses": of_page,
-                "repository": shapes::repository(state), "commit_url": "", "url": "",
+                "repository": shapes::repository(state), "commit_url": page, "url": format!("{page}/status"),
             });
             let mut response = Json(combined).into_response();
             asked.link(&mut response, skip + many < newest.len());
@@ -116,7 +121,7 @@ fn repository(shared: &Arc<Shared>, state: &mut State, asked: &Asked<'_>, rest: 
             let newest = newest(state, commit, true);
             let (skip, many) = asked.page("per_page", page);
             let of_page = newest.values().skip(skip).take(many);
-            let of_page: Vec<Value> = of_page.map(|row| shapes::run(row)).collect();
+            let of_page: Vec<Value> = of_page.map(|row| shapes::run(state, row)).collect();
             let runs = json!({ "total_count": newest.len(), "check_runs": of_page });
             let mut response = Json(runs).into_response();
             asked.link(&mut response, skip + many < newest.len());
@@ -126,6 +131,7 @@ fn repository(shared: &Arc<Shared>, state: &mut State, asked: &Asked<'_>, rest: 
         ("GET", ["issues", number, "comments"]) => {
             let pull = found(state, number)?;
             let of = state.comments.values().filter(|c| c.number == pull.number);
+            let of = of.filter(|comment| is_since(asked, &comment.updated));
             Ok(list(of.map(|comment| shapes::comment(state, comment)).collect()))
         }
         ("POST", ["issues", number, "comments"]) => {
@@ -153,6 +159,20 @@ fn repository(shared: &Arc<Shared>, state: &mut State, asked: &Asked<'_>, rest: 
         }
         _ => Err(no(StatusCode::NOT_FOUND, "Not Found")),
     }
+}
+
+/// Who is in a team; of one that is not shown there is none.
+fn members(state: &State, asked: &Asked<'_>, (owner, team): (&str, &str)) -> Answer {
+    if !asked.token.scopes.contains("members:read") {
+        let why = "Resource not accessible by personal access token";
+        return Err(no(StatusCode::FORBIDDEN, why));
+    }
+    let missing = || no(StatusCode::NOT_FOUND, "Not Found");
+    let all = state.members(team, shapes::user).filter(|_| owner == OWNER);
+    let page = (PAGE.0, PAGE.1.min(state.page));
+    let mut response = asked.paged(all.ok_or_else(missing)?, "per_page", page);
+    response.headers_mut().remove("x-total-count");
+    Ok(response)
 }
 
 /// Whether the token may do this at all.
@@ -290,5 +310,5 @@ fn set_status(state: &mut State, commit: &str, asked: &Asked<'_>) -> Result<Resp
         return Err(invalid("Status", "context", why));
     }
     state.statuses.push(row.clone());
-    Ok((StatusCode::CREATED, Json(shapes::status(&row))).into_response())
+    Ok((StatusCode::CREATED, Json(shapes::status(state, &row))).into_response())
 }

@@ -35,6 +35,11 @@ pub(super) fn route(shared: &Arc<Shared>, state: &mut State, asked: &Asked<'_>) 
     if asked.segments == ["user"] {
         return Ok(Json(shapes::user(state, &asked.token.login)).into_response());
     }
+    if let ["groups", group, "members"] = asked.segments.as_slice() {
+        let all = state.members(&group.replace("%2F", "/"), shapes::member);
+        let all = all.ok_or_else(|| no(StatusCode::NOT_FOUND, "404 Group Not Found"))?;
+        return Ok(asked.paged(all, "per_page", (PAGE.0, PAGE.1.min(state.page))));
+    }
     let project = format!("{OWNER}%2F{NAME}");
     let rest = match asked.segments.as_slice() {
         ["projects", name, rest @ ..] if *name == project => rest,

@@ -318,6 +318,17 @@ impl Api {
         }
     }
 
+    /// That something is not there, or not for us.
+    pub(super) fn missing(&self, what: String) -> ForgeError {
+        let at = self.base.to_string();
+        ForgeError::Missing { at, what }
+    }
+
+    /// The time.
+    pub(super) fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+
     pub(super) fn odd(&self, what: &str, why: String) -> ForgeError {
         ForgeError::Odd {
             at: self.base.to_string(),

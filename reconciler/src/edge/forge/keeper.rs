@@ -39,6 +39,8 @@ const PROGRESS: SignedDuration = SignedDuration::from_secs(10);
 const LONGEST_WAIT: SignedDuration = SignedDuration::from_secs(300);
 /// The place of troubles.
 const PLACE: &str = "forge";
+/// The place of what single pull requests do not tell.
+const PASSED_OVER: &str = "forge-pull-requests";
 
 /// What the keeper works with.
 #[derive(Debug)]
@@ -79,7 +81,55 @@ struct Memory {
     words_at: Option<Timestamp>,
     base: Option<Base>,
     told: BTreeMap<CommitId, Told>,
+    /// Of which pull requests something cannot be read, and why.
+    passed_over: BTreeMap<(u64, Part), ForgeError>,
     failures: u32,
+}
+
+/// What is read of one pull request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Part {
+    Itself,
+    Comments,
+    Reviews,
+}
+
+impl Memory {
+    /// What one pull request does not tell hinders no other: it is remembered, to be said, and passed over. A forge that
+    /// does not answer at all, and whatever is no word of the forge, ends the turn.
+    fn pass_over<T>(
+        &mut self,
+        number: u64,
+        part: Part,
+        got: Result<T, TurnError>,
+    ) -> Result<Option<T>, TurnError> {
+        match got {
+            Ok(got) => {
+                self.passed_over.remove(&(number, part));
+                Ok(Some(got))
+            }
+            Err(TurnError::Forge(error)) if !error.is_later() => {
+                tracing::warn!(number, ?part, %error, "a pull request is passed over");
+                self.passed_over.insert((number, part), error);
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The pull requests that were passed over for this.
+    fn passed_over_as(&self, part: Part) -> BTreeSet<u64> {
+        let of = self.passed_over.keys().filter(|(_, of)| *of == part);
+        of.map(|(number, _)| *number).collect()
+    }
+
+    /// Before all are looked at anew: what is gone has nothing more to say, and reviews are asked for as long as they are
+    /// wanted.
+    fn forget_passed_over(&mut self) {
+        self.passed_over.retain(|(_, part), error| {
+            *part != Part::Reviews && !matches!(error, ForgeError::Missing { .. })
+        });
+    }
 }
 
 /// Why a turn did not come to its end; the next one tries again.
@@ -160,7 +210,8 @@ impl Keeper {
         let previewed = self.preview(memory).await;
         let obeyed = self.take_words(memory, &hints).await;
         let told = self.tell(memory).await;
-        let asked = self.ask_gates().await;
+        let asked = self.ask_gates(memory).await;
+        self.say_passed_over(memory);
         let poll_at = memory.listed_at.map_or(now, |at| later(at, self.poll));
         let next = [told.as_ref(), asked.as_ref()]
             .into_iter()
@@ -208,6 +259,8 @@ impl Keeper {
         if self.look_now.take() || due {
             // Found again with the next turn, should this one fail.
             memory.listed_at = None;
+            memory.forget_passed_over();
+            hints.changed.extend(memory.passed_over_as(Part::Itself));
             let open = self.forge.open_pulls().await?;
             let open: BTreeMap<u64, _> = open.into_iter().map(|pull| (pull.number, pull)).collect();
             let gone = kept
@@ -216,13 +269,18 @@ impl Keeper {
             hints.changed.extend(gone.map(|kept| kept.number));
             hints.changed.retain(|number| !open.contains_key(number));
             for (number, pull) in open {
+                memory.passed_over.remove(&(number, Part::Itself));
                 self.keep(pull, kept.get(&number)).await?;
             }
             memory.listed_at = Some(now);
         }
         for number in &hints.changed {
             let former = kept.get(number);
-            match self.forge.pull_request(*number).await? {
+            let got = self.forge.pull_request(*number).await.map_err(TurnError::from);
+            let Some(got) = memory.pass_over(*number, Part::Itself, got)? else {
+                continue;
+            };
+            match got {
                 Some(pull) => self.keep(pull, former).await?,
                 None => {
                     if let Some(former) = former {
@@ -234,6 +292,23 @@ impl Keeper {
             }
         }
         Ok(hints)
+    }
+
+    /// Says which pull requests were passed over, and why.
+    fn say_passed_over(&self, memory: &Memory) {
+        let Some(((number, _), why)) = memory.passed_over.first_key_value() else {
+            return self.health.clear(PASSED_OVER);
+        };
+        let others = match memory.passed_over.len() - 1 {
+            0 => String::new(),
+            others => format!(", and so are {others} more"),
+        };
+        self.health.set(
+            PASSED_OVER,
+            format!(
+                "pull request {number} is passed over until it can be read{others}, the others go on: {why}"
+            ),
+        );
     }
 
     /// Remembers a pull request into our branch; any other is none of ours.

@@ -25,14 +25,20 @@ const PROGRAM: i32 = 0o100_755;
 const FOLDER: i32 = 0o040_000;
 /// So many files a component may have.
 const MOST_FILES: usize = 100_000;
-/// So deep its folders may be.
-const MOST_DEPTH: usize = 64;
+/// So deep its folders may be: three more stand above them, and a tree has 64.
+const MOST_DEPTH: usize = 60;
+/// So much all components of a tree may have together: half of what is read of one.
+const BYTES_TOGETHER: u64 = 1 << 29;
+/// See [`BYTES_TOGETHER`].
+const FILES_TOGETHER: usize = 250_000;
 
 /// A tree that was put together.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Joined {
     /// The commit to read: the fleet repo's own where it names no component.
     pub commit: CommitId,
+    /// What it is made of, the fleet's commit first; components that it does not name are none of it.
+    pub of: Vec<CommitId>,
     /// Components that are not in it, by their commits, and why.
     pub faults: BTreeMap<CommitId, String>,
 }
@@ -43,37 +49,89 @@ impl Mirror {
     /// # Errors
     /// [`FetchError`]; what was fetched before is untouched.
     pub fn fetch_component(&self, of: &Branch, remote: &Remote) -> Result<Option<CommitId>, FetchError> {
-        // Where one's name begins with all of another's, a ref of names would have to be a file and a folder.
-        let ours = Digest::of(format!("{} {}", of.repo, of.branch).as_bytes());
-        let ours = format!("refs/meshplan/component/{}", ours.hex());
-        let found = bring(&self.repo, remote, &[(&remote.branch_ref(), &ours)])?;
-        Ok(found.first().copied().flatten().map(commit_id))
+        fetch(&self.repo, of, remote)
+    }
+
+    /// Another handle on it, by which components are fetched while this one is used.
+    ///
+    /// # Errors
+    /// [`FetchError::Local`]: it cannot be opened.
+    pub fn beside(&self) -> Result<Beside, FetchError> {
+        let opened = Repository::open_bare(&self.path);
+        opened.map(Beside).map_err(|e| FetchError::Local {
+            path: self.path.clone(),
+            why: e.message().to_owned(),
+        })
     }
 
     /// Puts together what a delivery is made of. `allowed` are the components that the configuration names.
     ///
     /// # Errors
-    /// [`MirrorError::NoCommit`] of the fleet's commit, or of a component's; [`MirrorError::Damaged`].
+    /// [`MirrorError::NoCommit`] of the fleet's commit, or of a component's that is carried; [`MirrorError::Damaged`].
     pub fn join(&self, parts: &Parts, allowed: &BTreeSet<Branch>) -> Result<Joined, MirrorError> {
         let fleet = self.find(&parts.fleet)?;
-        for part in &parts.components {
-            self.find(&part.commit)?;
+        let read = || {
+            let fleet = self.repo.find_commit(fleet)?;
+            let named = named(&self.repo, &fleet.tree()?)?;
+            Ok((fleet, named))
+        };
+        let (fleet, named) = read().map_err(|e| self.damaged(&e))?;
+        // One that is named no more may be gone with its repository.
+        for of in named.of.values().filter(|of| allowed.contains(of)) {
+            if let Some(commit) = parts.of(of) {
+                self.find(commit)?;
+            }
         }
-        join(&self.repo, fleet, parts, allowed).map_err(|e| self.damaged(&e))
+        join(&self.repo, &fleet, named, (parts, allowed)).map_err(|e| self.damaged(&e))
     }
+}
+
+/// A handle on the mirror that only fetches.
+pub struct Beside(Repository);
+
+impl std::fmt::Debug for Beside {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Beside({})", self.0.path().display())
+    }
+}
+
+impl Beside {
+    /// As [`Mirror::fetch_component`].
+    ///
+    /// # Errors
+    /// [`FetchError`]; what was fetched before is untouched.
+    pub fn fetch(&self, of: &Branch, remote: &Remote) -> Result<Option<CommitId>, FetchError> {
+        fetch(&self.0, of, remote)
+    }
+}
+
+fn fetch(repo: &Repository, of: &Branch, remote: &Remote) -> Result<Option<CommitId>, FetchError> {
+    // Where one's name begins with all of another's, a ref of names would have to be a file and a folder.
+    let ours = Digest::of(format!("{} {}", of.repo, of.branch).as_bytes());
+    let ours = format!("refs/meshplan/component/{}", ours.hex());
+    let found = bring(repo, remote, &[(&remote.branch_ref(), &ours)])?;
+    Ok(found.first().copied().flatten().map(commit_id))
+}
+
+/// What a tree says of components.
+struct Named {
+    /// By the modules that they feed.
+    of: BTreeMap<String, Branch>,
+    /// How many bytes one may have.
+    most: u64,
 }
 
 fn join(
     repo: &Repository,
-    fleet: Oid,
-    parts: &Parts,
-    allowed: &BTreeSet<Branch>,
+    fleet: &Commit<'_>,
+    named: Named,
+    (parts, allowed): (&Parts, &BTreeSet<Branch>),
 ) -> Result<Joined, git2::Error> {
-    let fleet = repo.find_commit(fleet)?;
     let root = fleet.tree()?;
-    let (named, most) = named(repo, &root)?;
+    let Named { of: named, most } = named;
     let mut joined = Joined {
         commit: parts.fleet.clone(),
+        of: vec![parts.fleet.clone()],
         faults: BTreeMap::new(),
     };
     let modules = root
@@ -85,6 +143,10 @@ fn join(
     let modules = repo.find_tree(modules.id())?;
     let mut all = repo.treebuilder(Some(&modules))?;
     let mut parents = vec![fleet.clone()];
+    let mut room = Room {
+        bytes: BYTES_TOGETHER,
+        files: FILES_TOGETHER,
+    };
     for (module, of) in named {
         let Some(entry) = modules
             .get_name(&module)
@@ -99,10 +161,11 @@ fn join(
                 with.remove(own)?;
             }
         }
-        match carried(repo, parts, &of, allowed, most)? {
+        match carried(repo, (parts, allowed), &of, most, &mut room)? {
             Ok(component) => {
                 with.insert(COMPONENT_FILES.trim_end_matches('/'), component.tree_id(), FOLDER)?;
                 if parents.iter().all(|parent| parent.id() != component.id()) {
+                    joined.of.push(commit_id(component.id()));
                     parents.push(component);
                 }
             }
@@ -127,8 +190,11 @@ fn join(
 
 /// The components that a tree's fleet.toml names, by the modules that they feed, and how large one may be. A fleet.toml that
 /// cannot be read names none: what is wrong with it is said of the tree.
-fn named(repo: &Repository, root: &Tree<'_>) -> Result<(BTreeMap<String, Branch>, u64), git2::Error> {
-    let nothing = (BTreeMap::new(), BUNDLE_BYTES);
+fn named(repo: &Repository, root: &Tree<'_>) -> Result<Named, git2::Error> {
+    let nothing = Named {
+        of: BTreeMap::new(),
+        most: BUNDLE_BYTES,
+    };
     let Some(entry) = root
         .get_name("fleet.toml")
         .filter(|entry| entry.kind() == Some(ObjectType::Blob))
@@ -145,14 +211,17 @@ fn named(repo: &Repository, root: &Tree<'_>) -> Result<(BTreeMap<String, Branch>
     Ok(
         parse::components(&source).map_or(nothing, |(components, bundle_mib)| {
             let most = bundle_mib.map_or(BUNDLE_BYTES, |mib| u64::from(mib) << 20);
-            let named = components.into_iter().map(|of| {
+            let of = components.into_iter().map(|of| {
                 let branch = Branch {
                     repo: of.repo,
                     branch: of.branch,
                 };
                 (of.module.to_string(), branch)
             });
-            (named.collect(), most)
+            Named {
+                of: of.collect(),
+                most,
+            }
         }),
     )
 }
@@ -160,10 +229,10 @@ fn named(repo: &Repository, root: &Tree<'_>) -> Result<(BTreeMap<String, Branch>
 /// The commit of a component, where it may be carried; why not.
 fn carried<'r>(
     repo: &'r Repository,
-    parts: &Parts,
+    (parts, allowed): (&Parts, &BTreeSet<Branch>),
     of: &Branch,
-    allowed: &BTreeSet<Branch>,
     most: u64,
+    room: &mut Room,
 ) -> Result<Result<Commit<'r>, String>, git2::Error> {
     let Branch { repo: name, branch } = of;
     if !allowed.contains(of) {
@@ -185,11 +254,35 @@ fn carried<'r>(
         spellings: BTreeMap::new(),
     };
     let fault = sum.fault(repo, &tree, &mut Vec::new(), 0)?;
+    let fault = fault.or_else(|| match sum.files {
+        0 => Some("it has no file".to_owned()),
+        _ => room.take(&sum),
+    });
     Ok(match fault {
-        None if sum.files == 0 => Err(format!("{name}@{} has no file", commit.short())),
         None => Ok(found),
         Some(why) => Err(format!("{name}@{}: {why}", commit.short())),
     })
+}
+
+/// What all components of a tree may still have, so that the tree with them stays within what is read of one.
+struct Room {
+    bytes: u64,
+    files: usize,
+}
+
+impl Room {
+    /// Takes a component in; why not, where it has no room.
+    fn take(&mut self, sum: &Sum) -> Option<String> {
+        let left = (self.bytes.checked_sub(sum.bytes)).zip(self.files.checked_sub(sum.files));
+        let Some((bytes, files)) = left else {
+            return Some(format!(
+                "the components of the tree have more than {} MiB or {FILES_TOGETHER} files together",
+                BYTES_TOGETHER >> 20
+            ));
+        };
+        (self.bytes, self.files) = (bytes, files);
+        None
+    }
 }
 
 /// What was seen of a component's tree.

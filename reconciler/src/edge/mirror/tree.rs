@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use git2::{ObjectType, Odb, Oid, Repository, Tree};
 use meshplan_schemas::ident::CommitId;
-use meshplan_schemas::limits::{BUNDLE_BYTES, DOCUMENT_BYTES};
+use meshplan_schemas::limits::DOCUMENT_BYTES;
 
 use super::{Mirror, MirrorError};
 
@@ -65,7 +65,7 @@ pub enum EntryKind {
 pub enum Content {
     /// These bytes.
     Bytes(Arc<[u8]>),
-    /// More than may be (1 MiB, or 64 MiB under `modules/`): it was not loaded.
+    /// More than may be (1 MiB, or 1 GiB under `modules/`): it was not loaded.
     TooLarge {
         /// How much.
         bytes: u64,
@@ -322,7 +322,8 @@ impl Reader<'_> {
         }
         let length = length as u64;
         let limit = if path.starts_with(b"modules/") {
-            BUNDLE_BYTES
+            // How much a module may have, the tree itself says; all together is bounded below.
+            LIMITS.bytes
         } else {
             DOCUMENT_BYTES as u64
         };

@@ -10,7 +10,7 @@ use tokio::sync::oneshot;
 
 use super::{News, Repository};
 use crate::edge::health::Health;
-use crate::edge::mirror::{CommitInfo, FetchError, Mirror, MirrorError, Remote};
+use crate::edge::mirror::{CommitInfo, FetchError, Mirror, MirrorError};
 use crate::edge::store::{Store, StoreError};
 use crate::pure::decide::NewCommit;
 use crate::pure::news::{self, Found, Judged, Line};
@@ -60,11 +60,21 @@ impl Repository {
         let components = Arc::clone(&self.components);
         let (done, result) = oneshot::channel();
         tokio::task::spawn_blocking(move || {
-            let mut mirror = mirror.lock().unwrap_or_else(PoisonError::into_inner);
-            let looked = fetch(&mut mirror, known.fleet.as_ref()).map(|fleet| {
+            let of_fleet = {
+                let mut mirror = mirror.lock().unwrap_or_else(PoisonError::into_inner);
+                fetch(&mut mirror, known.fleet.as_ref()).and_then(|fleet| Ok((fleet, mirror.beside()?)))
+            };
+            let looked = of_fleet.map(|(fleet, beside)| {
                 let of = |(of, cursor): (Branch, Option<CommitId>)| {
                     let found = match components.get(&of) {
-                        Some(remote) => fetch_component(&mirror, (&of, remote), cursor.as_ref()),
+                        // The mirror is free meanwhile: one that is slow holds up nothing but this look.
+                        Some(remote) => beside
+                            .fetch(&of, remote)
+                            .map_err(LookError::from)
+                            .and_then(|head| {
+                                let mirror = mirror.lock().unwrap_or_else(PoisonError::into_inner);
+                                head.map_or(Ok(Found::Gone), |head| line(&mirror, cursor.as_ref(), &head))
+                            }),
                         None => Ok(Found::Gone),
                     };
                     (of, found)
@@ -74,7 +84,6 @@ impl Repository {
                     components: known.components.into_iter().map(of).collect(),
                 }
             });
-            drop(mirror);
             // Nobody waits for it any more when the service stops.
             let _ = done.send(looked);
             wake.wake();
@@ -225,17 +234,6 @@ fn fetch(mirror: &mut Mirror, known: Option<&CommitId>) -> Result<Found, LookErr
         }
     }
     let Some(head) = fetched.head else {
-        return Ok(Found::Gone);
-    };
-    line(mirror, known, &head)
-}
-
-fn fetch_component(
-    mirror: &Mirror,
-    (of, remote): (&Branch, &Remote),
-    known: Option<&CommitId>,
-) -> Result<Found, LookError> {
-    let Some(head) = mirror.fetch_component(of, remote)? else {
         return Ok(Found::Gone);
     };
     line(mirror, known, &head)

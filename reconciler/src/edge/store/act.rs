@@ -7,7 +7,7 @@ use meshplan_schemas::ident::CommitId;
 use meshplan_schemas::timestamp::BlockMark;
 
 use super::cell::{int, json};
-use super::db::{Tx, args};
+use super::db::{OverRows, Tx, args};
 use super::journal::{self, SignedBlock};
 use super::orders::{self, SignedOrder};
 use super::{Store, StoreError, events, inbox, kept, queue, recovery, rollouts};
@@ -96,9 +96,7 @@ impl Store {
         for transition in &act.transitions {
             put_transition(&mut tx, transition).await?;
         }
-        for order in &signed.orders {
-            orders::put(&mut tx, order).await?;
-        }
+        orders::put(&mut tx, &signed.orders).await?;
         for order in &act.orders {
             if let Order::Epoch { epoch } = order {
                 rollouts::put_epoch(&mut tx, epoch).await?;
@@ -219,10 +217,13 @@ pub(super) async fn put_counters(tx: &mut Tx, counters: &Counters) -> Result<(),
 }
 
 async fn put_contents(tx: &mut Tx, act: &Act) -> Result<(), StoreError> {
-    const SQL: &str = "INSERT INTO contents (digest, body) VALUES ($1, $2) ON CONFLICT DO NOTHING";
-    for (digest, body) in &act.contents {
-        tx.run(SQL, args![digest.to_string(), body.as_slice()]).await?;
-    }
+    const SQL: OverRows = OverRows {
+        before: "INSERT INTO contents (digest, body)",
+        after: "ON CONFLICT DO NOTHING",
+    };
+    let contents = act.contents.iter();
+    let rows = contents.map(|(digest, body)| args![digest.to_string(), body.as_slice()]);
+    tx.run_over(SQL, rows.collect()).await?;
     Ok(())
 }
 
@@ -258,27 +259,30 @@ async fn put_transition(tx: &mut Tx, transition: &Transition) -> Result<(), Stor
 }
 
 async fn put_leaves(tx: &mut Tx, act: &Act) -> Result<(), StoreError> {
-    const INSERT: &str = "INSERT INTO leaves (revision, place, node, transport_key, next_transport_key, leaf) \
-        VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT DO NOTHING";
+    const INSERT: OverRows = OverRows {
+        before: "INSERT INTO leaves (revision, place, node, transport_key, next_transport_key, leaf)",
+        after: "ON CONFLICT DO NOTHING",
+    };
     const TRIM: &str = "DELETE FROM leaves WHERE revision <= $1";
     for order in &act.orders {
         let Order::Head { head, leaves } = order else {
             continue;
         };
         let revision = int(head.revision)?;
+        let mut rows = Vec::with_capacity(leaves.len());
         for (place, leaf) in (0_i64..).zip(leaves) {
             let text = String::from_utf8(leaf.bytes()?)
                 .map_err(|_| StoreError::Json(serde::ser::Error::custom("canonical bytes are not UTF-8")))?;
-            let args = args![
+            rows.push(args![
                 revision,
                 place,
                 leaf.id.to_string(),
                 leaf.transport_key.to_string(),
                 leaf.next_transport_key.as_ref().map(ToString::to_string),
                 text,
-            ];
-            tx.run(INSERT, args).await?;
+            ]);
         }
+        tx.run_over(INSERT, rows).await?;
         tx.run(TRIM, args![revision - KEPT_REVISIONS]).await?;
     }
     Ok(())
@@ -297,24 +301,34 @@ async fn put_standing(tx: &mut Tx, standing: &[StandingEpoch]) -> Result<(), Sto
 }
 
 async fn put_state(tx: &mut Tx, act: &Act) -> Result<(), StoreError> {
-    const ASSIGN: &str = "INSERT INTO assignments (node, scope, doc) VALUES ($1, $2, $3) \
-        ON CONFLICT (node, scope) DO UPDATE SET doc = excluded.doc";
+    const ASSIGN: OverRows = OverRows {
+        before: "INSERT INTO assignments (node, scope, doc)",
+        after: "ON CONFLICT (node, scope) DO UPDATE SET doc = excluded.doc",
+    };
     const UNASSIGN: &str = "DELETE FROM assignments WHERE node = $1 AND scope = $2";
     const ACCEPT: &str = "INSERT INTO accepted (scope, doc) VALUES ($1, $2) \
         ON CONFLICT (scope) DO UPDATE SET doc = excluded.doc";
     const BAD: &str = "INSERT INTO known_bad (scope, digest, doc) VALUES ($1, $2, $3) \
         ON CONFLICT (scope, digest) DO UPDATE SET doc = excluded.doc";
     const LIFT: &str = "DELETE FROM known_bad WHERE scope = $1 AND digest = $2";
+    let mut assigned = Vec::new();
     for ((node, scope), assignment) in &act.assignments {
         let (node, scope) = (node.to_string(), scope.to_string());
         match assignment {
-            Some(assignment) => tx.run(ASSIGN, args![node, scope, json(assignment)?]).await?,
-            None => tx.run(UNASSIGN, args![node, scope]).await?,
-        };
+            Some(assignment) => assigned.push(args![node, scope, json(assignment)?]),
+            None => {
+                tx.run(UNASSIGN, args![node, scope]).await?;
+            }
+        }
     }
+    tx.run_over(ASSIGN, assigned).await?;
     for (node, sequence) in &act.repeated {
         const REPEATED: &str = "UPDATE nodes SET repeated = $2 WHERE node = $1";
         tx.run(REPEATED, args![node.to_string(), int(*sequence)?]).await?;
+    }
+    for (node, epoch) in &act.repeated_epochs {
+        const REPEATED: &str = "UPDATE nodes SET epoch_repeated = $2 WHERE node = $1";
+        tx.run(REPEATED, args![node.to_string(), int(*epoch)?]).await?;
     }
     if let Some(freeze) = &act.freeze {
         // none is stored as such: it was lifted

@@ -2,12 +2,15 @@
 //!
 //! Statements are `&'static str` with `$1` placeholders, arguments are [`Arg`], rows are tuples. A second back end is
 //! a second arm of each `match` here and its name in [`Row`]; no statement changes.
+//!
+//! Each statement is handed to the database's thread and back, which costs more than most of them: what is stored for each of many
+//! machines goes as a statement over [`OverRows`].
 
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use sqlx::sqlite::{SqliteArguments, SqlitePool, SqliteRow};
-use sqlx::{FromRow, Sqlite, Transaction};
+use sqlx::{AssertSqlSafe, FromRow, SqlSafeStr, Sqlite, Transaction};
 
 use super::error::StoreError;
 
@@ -58,6 +61,55 @@ impl SqliteFile {
 pub(super) enum Tx {
     /// Of SQLite.
     Sqlite(Transaction<'static, Sqlite>),
+}
+
+/// So many rows go in one statement; what is left over goes by fewer, so that few texts are ever prepared.
+const TOGETHER: [usize; 3] = [100, 10, 1];
+
+/// A statement over rows: `before VALUES ($1, $2), ($3, $4), ... after`.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct OverRows {
+    /// What stands before the values.
+    pub(super) before: &'static str,
+    /// What stands after them.
+    pub(super) after: &'static str,
+}
+
+impl OverRows {
+    /// The statement for so many rows of so many columns.
+    fn text(self, rows: usize, columns: usize) -> String {
+        let mut text = format!("{} VALUES ", self.before);
+        for row in 0..rows {
+            let open = if row == 0 { "(" } else { ", (" };
+            text.push_str(open);
+            for column in 1..=columns {
+                let comma = if column == 1 { "" } else { ", " };
+                text.push_str(comma);
+                text.push('$');
+                text.push_str(&(row * columns + column).to_string());
+            }
+            text.push(')');
+        }
+        text.push(' ');
+        text.push_str(self.after);
+        text
+    }
+
+    /// The statements that take these rows, each with its arguments. All rows have the same columns.
+    fn statements(self, rows: Vec<Vec<Arg>>) -> Vec<(String, Vec<Arg>)> {
+        let columns = rows.first().map_or(0, Vec::len);
+        let mut left = rows.len();
+        let mut rows = rows.into_iter();
+        let mut statements = Vec::new();
+        for together in TOGETHER {
+            while left >= together {
+                left -= together;
+                let args = rows.by_ref().take(together).flatten().collect();
+                statements.push((self.text(together, columns), args));
+            }
+        }
+        statements
+    }
 }
 
 /// An argument of a statement.
@@ -118,7 +170,7 @@ impl<T: for<'r> FromRow<'r, SqliteRow> + Send + Unpin> Row for T {}
 
 type SqliteQuery = sqlx::query::Query<'static, Sqlite, SqliteArguments>;
 
-fn sqlite_query(sql: &'static str, args: Vec<Arg>) -> SqliteQuery {
+fn sqlite_query(sql: impl SqlSafeStr, args: Vec<Arg>) -> SqliteQuery {
     let mut query = sqlx::query(sql);
     for arg in args {
         query = match arg {
@@ -201,6 +253,43 @@ impl Tx {
         match self {
             Self::Sqlite(tx) => Ok(sqlite_query(sql, args).execute(&mut **tx).await?.rows_affected()),
         }
+    }
+
+    /// Runs a statement over rows, none of which it may meet twice; gives the number of rows that it changed.
+    pub(super) async fn run_over(
+        &mut self,
+        statement: OverRows,
+        rows: Vec<Vec<Arg>>,
+    ) -> Result<u64, StoreError> {
+        let mut changed = 0;
+        // The texts are made of statements of ours and of numbers.
+        for (sql, args) in statement.statements(rows) {
+            changed += match self {
+                Self::Sqlite(tx) => {
+                    let done = sqlite_query(AssertSqlSafe(sql), args).execute(&mut **tx);
+                    done.await?.rows_affected()
+                }
+            };
+        }
+        Ok(changed)
+    }
+
+    /// The same for a statement that returns rows.
+    pub(super) async fn rows_over<R: Row>(
+        &mut self,
+        statement: OverRows,
+        rows: Vec<Vec<Arg>>,
+    ) -> Result<Vec<R>, StoreError> {
+        let mut out = Vec::new();
+        for (sql, args) in statement.statements(rows) {
+            match self {
+                Self::Sqlite(tx) => {
+                    let found = sqlite_query(AssertSqlSafe(sql), args).fetch_all(&mut **tx);
+                    out.extend(tuples::<R>(&found.await?)?);
+                }
+            }
+        }
+        Ok(out)
     }
 
     /// All rows.

@@ -12,7 +12,7 @@ use serde::de::DeserializeOwned;
 use serde::{Serialize, Serializer};
 
 use super::cell::{Cell, cell, int, json};
-use super::db::{Tx, args};
+use super::db::{OverRows, Tx, args};
 use super::{Store, StoreError};
 use crate::pure::delivery::{Delivery, LeftBehind, Leg, MachineRun, Reached};
 
@@ -61,8 +61,10 @@ impl Walking {
             ON CONFLICT (commit_id) DO UPDATE SET state = excluded.state, doc = excluded.doc";
         const CLEAR: &str = "DELETE FROM delivery_parts WHERE commit_id = $1";
         const REMOVE: &str = "DELETE FROM delivery_parts WHERE commit_id = $1 AND part = $2";
-        const PART: &str = "INSERT INTO delivery_parts (commit_id, part, doc) VALUES ($1, $2, $3) \
-            ON CONFLICT (commit_id, part) DO UPDATE SET doc = excluded.doc";
+        const PART: OverRows = OverRows {
+            before: "INSERT INTO delivery_parts (commit_id, part, doc)",
+            after: "ON CONFLICT (commit_id, part) DO UPDATE SET doc = excluded.doc",
+        };
         let commit = delivery.commit.as_str();
         let stored = changes(tx, commit).await?;
         let kept = self.lock().remove(&delivery.commit);
@@ -85,11 +87,13 @@ impl Walking {
         for name in former.keys().filter(|name| !parts.contains_key(*name)) {
             tx.run(REMOVE, args![commit, name.as_str()]).await?;
         }
+        let mut changed = Vec::new();
         for (name, part) in &parts {
             if former.get(name) != Some(part) {
-                tx.run(PART, args![commit, name.as_str(), json(part)?]).await?;
+                changed.push(args![commit, name.as_str(), json(part)?]);
             }
         }
+        tx.run_over(PART, changed).await?;
         Ok(changes(tx, commit).await?.unwrap_or_default())
     }
 

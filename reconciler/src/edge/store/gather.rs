@@ -1,7 +1,10 @@
 //! What a pass may know, read at one moment: the snapshot.
 
+use std::collections::BTreeMap;
+
 use meshplan_schemas::envelope::Envelope;
 use meshplan_schemas::fleet_list::FleetHead;
+use meshplan_schemas::ident::NodeId;
 
 use super::cell::cell;
 use super::db::{Tx, args};
@@ -18,6 +21,11 @@ const OUTSTANDING: &str = "SELECT commit_id, changes FROM deliveries WHERE commi
 /// The nodes of [`Snapshot::aside`].
 const ASIDE: &str = "SELECT node, aside FROM nodes WHERE aside IS NOT NULL AND (repeated IS NULL OR repeated < aside) \
     AND aside = (SELECT MAX(number) FROM orders WHERE kind = 'declaration' AND orders.node = nodes.node)";
+
+/// The nodes of [`Snapshot::aside_epochs`].
+const EPOCH_ASIDE: &str = "SELECT node, epoch_aside FROM nodes WHERE epoch_aside IS NOT NULL \
+    AND (epoch_repeated IS NULL OR epoch_repeated < epoch_aside) \
+    AND epoch_aside IN (SELECT epoch FROM standing_epochs)";
 
 impl Store {
     /// Everything that a pass may know, as of one moment; nobody is `connected`: the caller knows sessions.
@@ -96,8 +104,13 @@ impl Store {
         if request.is_some() {
             return Ok(true);
         }
-        let aside: Option<(String, i64)> = self.db().row(ASIDE, args![]).await?;
-        Ok(aside.is_some() || self.recovering().await?.is_some())
+        for aside in [ASIDE, EPOCH_ASIDE] {
+            let node: Option<(String, i64)> = self.db().row(aside, args![]).await?;
+            if node.is_some() {
+                return Ok(true);
+            }
+        }
+        Ok(self.recovering().await?.is_some())
     }
 
     /// The freeze of the fleet as it was last set, whether its time is over or not.
@@ -162,16 +175,25 @@ async fn freeze(tx: &mut Tx) -> Result<Option<Freeze>, StoreError> {
     })
 }
 
+/// The orders that went back, by node.
+async fn aside(
+    tx: &mut Tx,
+    statement: &'static str,
+    column: &'static str,
+) -> Result<BTreeMap<NodeId, u64>, StoreError> {
+    let rows: Vec<(String, i64)> = tx.rows(statement, args![]).await?;
+    let read = |(node, number): (String, i64)| {
+        let number = cell("nodes", column, &node).number(number)?;
+        Ok((cell("nodes", "node", &node).parse(&node)?, number))
+    };
+    rows.into_iter().map(read).collect()
+}
+
 async fn state(tx: &mut Tx, snapshot: &mut Snapshot) -> Result<(), StoreError> {
     snapshot.freeze = freeze(tx).await?;
 
-    let rows: Vec<(String, i64)> = tx.rows(ASIDE, args![]).await?;
-    for (node, sequence) in rows {
-        let sequence = cell("nodes", "aside", &node).number(sequence)?;
-        snapshot
-            .aside
-            .insert(cell("nodes", "node", &node).parse(&node)?, sequence);
-    }
+    snapshot.aside = aside(tx, ASIDE, "aside").await?;
+    snapshot.aside_epochs = aside(tx, EPOCH_ASIDE, "epoch_aside").await?;
 
     const REVIEWS: &str = "SELECT commit_id, doc FROM reviews WHERE commit_id IN (SELECT commit_id FROM deliveries \
         WHERE state IN ('proposed', 'held', 'delivering', 'rolling-back')) ORDER BY commit_id, by_whom";

@@ -9,7 +9,7 @@ use meshplan_schemas::ident::{CommitId, NodeId};
 use meshplan_schemas::key::TransportKey;
 
 use super::cell::{cell, int};
-use super::db::{Tx, args};
+use super::db::{OverRows, Tx, args};
 use super::{Store, StoreError};
 
 /// What is ordered; the word is the one of the payload's type (SG-1).
@@ -111,30 +111,33 @@ fn leaf(row: LeafRow) -> Result<StoredLeaf, StoreError> {
     })
 }
 
-/// Stores an order, unless its number was used with other bytes (SG-8).
-pub(super) async fn put(tx: &mut Tx, order: &SignedOrder) -> Result<(), StoreError> {
-    const INSERT: &str = "INSERT INTO orders (kind, number, node, digest, envelope, commit_id, issued_at) \
-        VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT DO NOTHING";
+/// Stores orders, unless the number of one was used with other bytes (SG-8).
+pub(super) async fn put(tx: &mut Tx, orders: &[SignedOrder]) -> Result<(), StoreError> {
+    const INSERT: OverRows = OverRows {
+        before: "INSERT INTO orders (kind, number, node, digest, envelope, commit_id, issued_at)",
+        after: "ON CONFLICT DO NOTHING",
+    };
     const FORMER: &str = "SELECT envelope FROM orders WHERE kind = $1 AND number = $2 AND node = $3";
-    let node = order.node.map(|n| n.to_string()).unwrap_or_default();
-    let number = int(order.number)?;
-    let inserted = tx
-        .run(
-            INSERT,
-            args![
-                order.kind.word(),
-                number,
-                node.clone(),
-                order.digest.to_string(),
-                order.envelope.clone(),
-                order.commit.as_ref().map(|c| c.to_string()),
-                order.issued_at.as_microsecond(),
-            ],
-        )
-        .await?;
-    if inserted == 0 {
-        let former: Option<(String,)> = tx.row(FORMER, args![order.kind.word(), number, node]).await?;
-        if former.is_none_or(|(envelope,)| envelope != order.envelope) {
+    let node = |order: &SignedOrder| order.node.map(|n| n.to_string()).unwrap_or_default();
+    let row = |order: &SignedOrder| {
+        Ok::<_, StoreError>(args![
+            order.kind.word(),
+            int(order.number)?,
+            node(order),
+            order.digest.to_string(),
+            order.envelope.clone(),
+            order.commit.as_ref().map(|c| c.to_string()),
+            order.issued_at.as_microsecond(),
+        ])
+    };
+    let rows = orders.iter().map(row).collect::<Result<Vec<_>, _>>()?;
+    if tx.run_over(INSERT, rows).await? == orders.len() as u64 {
+        return Ok(());
+    }
+    for order in orders {
+        let key = args![order.kind.word(), int(order.number)?, node(order)];
+        let stored: Option<(String,)> = tx.row(FORMER, key).await?;
+        if stored.is_none_or(|(envelope,)| envelope != order.envelope) {
             return Err(StoreError::NumberReused {
                 kind: order.kind.word(),
                 number: order.number,
@@ -237,7 +240,7 @@ impl Store {
                 });
             }
         }
-        put(&mut tx, timestamp).await?;
+        put(&mut tx, std::slice::from_ref(timestamp)).await?;
         tx.run(TRIM, args![TIMESTAMPS]).await?;
         tx.commit().await
     }

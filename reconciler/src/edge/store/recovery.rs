@@ -1,29 +1,22 @@
 //! A database that is rebuilt from the record (DL-12): all of it in one transaction, so that a recovery that was killed is
 //! one that has not happened, and then the mark that nothing is signed yet (SG-8).
-//!
-//! Rows go in by the thousand, as JSON that SQLite takes apart: a record of ten thousand notes is a moment's work.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use meshplan_schemas::digest::Digest;
-use meshplan_schemas::envelope::Envelope;
-use meshplan_schemas::fleet_list::{FleetHead, Leaf};
+use meshplan_schemas::fleet_list::Leaf;
 use meshplan_schemas::ident::CommitId;
 use meshplan_schemas::timestamp::BlockMark;
-use serde_json::{Value, json};
 
 use super::act::{self, Cursor};
 use super::cell::{cell, int, json as text};
-use super::db::{Tx, args};
+use super::db::{OverRows, Tx, args};
 use super::journal::{self, SignedBlock};
 use super::{Store, StoreError};
 use crate::pure::recover::Record;
 use crate::pure::recover::fill::Filled;
 use crate::pure::recover::waiting::Recovering;
 use crate::pure::snapshot::Counters;
-
-/// Rows in one statement.
-const TOGETHER: usize = 2_000;
 
 /// What is left of a database.
 #[derive(Debug, Clone, Default)]
@@ -153,7 +146,9 @@ impl Store {
         let now = self.now().as_microsecond();
         let mut tx = self.db().begin_write().await?;
         empty(&mut tx).await?;
+        cut("recover-emptied");
         put_deliveries(&mut tx, rebuilt.record).await?;
+        cut("recover-deliveries");
         put_blocks(&mut tx, rebuilt, now).await?;
         put_heads(&mut tx, rebuilt.record).await?;
         put_leaves(
@@ -168,8 +163,20 @@ impl Store {
             super::inbox::move_cursor(&mut tx, &cursor.repo, &cursor.branch, &cursor.commit).await?;
         }
         put_recovering(&mut tx, rebuilt.recovering).await?;
-        tx.commit().await
+        cut("recover-before-commit");
+        tx.commit().await?;
+        cut("recover-after-commit");
+        Ok(())
     }
+}
+
+/// Stops a test build's process as a power cut would: nothing is unwound, nothing is flushed.
+#[cfg_attr(
+    not(feature = "failpoints"),
+    expect(unused_variables, reason = "only test builds can be stopped")
+)]
+pub(super) fn cut(name: &str) {
+    fail::fail_point!(name, |_| std::process::abort());
 }
 
 fn counters(rebuilt: &Rebuilt<'_>) -> Counters {
@@ -206,46 +213,52 @@ async fn empty(tx: &mut Tx) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Runs a statement over rows, each a JSON array.
-async fn each(tx: &mut Tx, statement: &'static str, rows: &[Value]) -> Result<(), StoreError> {
-    for some in rows.chunks(TOGETHER) {
-        tx.run(statement, args![serde_json::to_string(some)?]).await?;
-    }
-    Ok(())
-}
-
 async fn put_deliveries(tx: &mut Tx, record: &Record) -> Result<(), StoreError> {
-    const DELIVERIES: &str = "INSERT INTO deliveries (commit_id, name, state, order_no, doc) \
-        SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4 FROM json_each($1)";
-    const TRANSITIONS: &str = "INSERT INTO transitions (commit_id, seq, doc) \
-        SELECT value ->> 0, value ->> 1, value ->> 2 FROM json_each($1)";
+    const DELIVERIES: OverRows = OverRows {
+        before: "INSERT INTO deliveries (commit_id, name, state, order_no, doc)",
+        after: "",
+    };
+    const TRANSITIONS: OverRows = OverRows {
+        before: "INSERT INTO transitions (commit_id, seq, doc)",
+        after: "",
+    };
     let mut rows = Vec::with_capacity(record.deliveries.len());
     for d in &record.deliveries {
-        rows.push(json!([
-            d.commit,
+        rows.push(args![
+            d.commit.as_str(),
             d.name.to_string(),
             d.state.word(),
             int(d.order)?,
             text(d)?
-        ]));
+        ]);
     }
-    each(tx, DELIVERIES, &rows).await?;
+    tx.run_over(DELIVERIES, rows).await?;
     let mut rows = Vec::with_capacity(record.transitions.len());
     for transition in &record.transitions {
-        rows.push(json!([transition.commit, transition.seq, text(transition)?]));
+        let seq = i64::from(transition.seq);
+        rows.push(args![transition.commit.as_str(), seq, text(transition)?]);
     }
-    each(tx, TRANSITIONS, &rows).await
+    tx.run_over(TRANSITIONS, rows).await?;
+    Ok(())
 }
 
 async fn put_blocks(tx: &mut Tx, rebuilt: &Rebuilt<'_>, now: i64) -> Result<(), StoreError> {
-    const BLOCKS: &str = "INSERT INTO blocks (number, commit_id, digest, text, written_at) \
-        SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4 FROM json_each($1)";
+    const BLOCKS: OverRows = OverRows {
+        before: "INSERT INTO blocks (number, commit_id, digest, text, written_at)",
+        after: "",
+    };
     let is_open = |mark: &BlockMark| rebuilt.unwritten.contains(&mark.number);
     let mut rows = Vec::with_capacity(rebuilt.record.blocks.len());
     for (mark, commit, text) in rebuilt.record.blocks.iter().filter(|(mark, ..)| !is_open(mark)) {
-        rows.push(json!([int(mark.number)?, commit, mark.digest, text, now]));
+        rows.push(args![
+            int(mark.number)?,
+            commit.as_str(),
+            mark.digest.to_string(),
+            text.as_str(),
+            now
+        ]);
     }
-    each(tx, BLOCKS, &rows).await?;
+    tx.run_over(BLOCKS, rows).await?;
     for (mark, commit, text) in rebuilt.record.blocks.iter().filter(|(mark, ..)| is_open(mark)) {
         let block = SignedBlock {
             mark: mark.clone(),
@@ -261,18 +274,12 @@ async fn put_blocks(tx: &mut Tx, rebuilt: &Rebuilt<'_>, now: i64) -> Result<(), 
 async fn put_heads(tx: &mut Tx, record: &Record) -> Result<(), StoreError> {
     const SQL: &str = "INSERT INTO orders (kind, number, node, digest, envelope, commit_id, issued_at) \
         VALUES ('fleet-list', $1, '', $2, $3, $4, $5) ON CONFLICT DO NOTHING";
-    for (envelope, commit) in record.heads.values() {
-        let read = Envelope::read(envelope.as_bytes()).ok();
-        let head = read.and_then(|e| {
-            let head: FleetHead = serde_json::from_slice(&e.payload).ok()?;
-            Some((Digest::of(&e.payload), head))
-        });
-        let Some((digest, head)) = head else { continue };
+    for (revision, head) in &record.heads {
         let row = args![
-            int(head.revision)?,
-            digest.to_string(),
-            envelope.as_str(),
-            commit.as_str(),
+            int(*revision)?,
+            head.digest.to_string(),
+            head.envelope.as_str(),
+            head.commit.as_str(),
             head.issued_at.saturating_mul(1_000_000)
         ];
         tx.run(SQL, row).await?;
@@ -281,53 +288,64 @@ async fn put_heads(tx: &mut Tx, record: &Record) -> Result<(), StoreError> {
 }
 
 async fn put_leaves(tx: &mut Tx, leaves: &[Leaf], revision: u64) -> Result<(), StoreError> {
-    const SQL: &str = "INSERT INTO leaves (revision, place, node, transport_key, next_transport_key, leaf) \
-        SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4, value ->> 5 FROM json_each($1)";
+    const SQL: OverRows = OverRows {
+        before: "INSERT INTO leaves (revision, place, node, transport_key, next_transport_key, leaf)",
+        after: "",
+    };
     let mut rows = Vec::with_capacity(leaves.len());
-    for (place, leaf) in leaves.iter().enumerate() {
+    for (place, leaf) in (0_i64..).zip(leaves) {
         let bytes = leaf.bytes()?;
-        rows.push(json!([
+        rows.push(args![
             int(revision)?,
             place,
             leaf.id.to_string(),
             leaf.transport_key.to_string(),
             leaf.next_transport_key.as_ref().map(ToString::to_string),
-            String::from_utf8_lossy(&bytes),
-        ]));
+            String::from_utf8_lossy(&bytes).into_owned(),
+        ]);
     }
-    each(tx, SQL, &rows).await
+    tx.run_over(SQL, rows).await?;
+    Ok(())
 }
 
 async fn put_state(tx: &mut Tx, rebuilt: &Rebuilt<'_>) -> Result<(), StoreError> {
-    const ASSIGN: &str = "INSERT INTO assignments (node, scope, doc) \
-        SELECT value ->> 0, value ->> 1, value ->> 2 FROM json_each($1)";
-    const ACCEPT: &str =
-        "INSERT INTO accepted (scope, doc) SELECT value ->> 0, value ->> 1 FROM json_each($1)";
-    const BAD: &str = "INSERT INTO known_bad (scope, digest, doc) \
-        SELECT value ->> 0, value ->> 1, value ->> 2 FROM json_each($1)";
-    const CONTENT: &str = "INSERT INTO contents (digest, body) VALUES ($1, $2) ON CONFLICT DO NOTHING";
+    const ASSIGN: OverRows = OverRows {
+        before: "INSERT INTO assignments (node, scope, doc)",
+        after: "",
+    };
+    const ACCEPT: OverRows = OverRows {
+        before: "INSERT INTO accepted (scope, doc)",
+        after: "",
+    };
+    const BAD: OverRows = OverRows {
+        before: "INSERT INTO known_bad (scope, digest, doc)",
+        after: "",
+    };
+    const CONTENT: OverRows = OverRows {
+        before: "INSERT INTO contents (digest, body)",
+        after: "ON CONFLICT DO NOTHING",
+    };
     const VALUE: &str = "INSERT INTO secret_values (digest, file) VALUES ($1, $2)";
     const FREEZE: &str = "INSERT INTO meta (key, value) VALUES ('freeze', $1)";
     let filled = rebuilt.filled;
     let mut rows = Vec::with_capacity(filled.assignments.len());
     for ((node, scope), assignment) in &filled.assignments {
-        rows.push(json!([node.to_string(), scope.to_string(), text(assignment)?]));
+        rows.push(args![node.to_string(), scope.to_string(), text(assignment)?]);
     }
-    each(tx, ASSIGN, &rows).await?;
+    tx.run_over(ASSIGN, rows).await?;
     let mut rows = Vec::new();
     for (scope, content) in &filled.accepted {
-        rows.push(json!([scope.to_string(), text(content)?]));
+        rows.push(args![scope.to_string(), text(content)?]);
     }
-    each(tx, ACCEPT, &rows).await?;
+    tx.run_over(ACCEPT, rows).await?;
     let mut rows = Vec::new();
     for ((scope, digest), bad) in &filled.known_bad {
-        rows.push(json!([scope.to_string(), digest.to_string(), text(bad)?]));
+        rows.push(args![scope.to_string(), digest.to_string(), text(bad)?]);
     }
-    each(tx, BAD, &rows).await?;
-    for (digest, body) in &filled.contents {
-        tx.run(CONTENT, args![digest.to_string(), body.as_slice()])
-            .await?;
-    }
+    tx.run_over(BAD, rows).await?;
+    let contents = filled.contents.iter();
+    let rows = contents.map(|(digest, body)| args![digest.to_string(), body.as_slice()]);
+    tx.run_over(CONTENT, rows.collect()).await?;
     for (digest, file) in rebuilt.values {
         tx.run(VALUE, args![digest.to_string(), file.as_slice()]).await?;
     }

@@ -3,7 +3,7 @@
 //! A report is answered after it is on the disk. Older never replaces newer: what stands in a node's row is the
 //! report with the highest counter, whatever came last (B49).
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,12 +13,12 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout_at};
 
-use super::cell::{int, json};
-use super::db::{Tx, args};
+use super::cell::{cell, int, json};
+use super::db::{OverRows, Tx, args};
 use super::timeline::Marks;
 use super::{Store, StoreError, heard};
 use crate::edge::activation::Waker;
-use crate::pure::decide::look::went_aside;
+use crate::pure::decide::look::{epoch_went_aside, went_aside};
 
 /// The most reports in one transaction.
 const BATCH: usize = 1_000;
@@ -132,16 +132,24 @@ async fn put(store: &Store, batch: &[Item], marks: &mut Marks) -> Result<Vec<Tak
     const TRIM: &str = "DELETE FROM reports WHERE node = $1 AND counter <= \
         (SELECT counter FROM reports WHERE node = $1 ORDER BY counter DESC LIMIT 1 OFFSET $2)";
     let now = store.now().as_microsecond();
-    let mut answers = Vec::with_capacity(batch.len());
-    let mut nodes = BTreeSet::new();
     let mut tx = store.db().begin_write().await?;
-    let mut change = None;
-    for item in batch {
-        answers.push(put_one(&mut tx, item, marks, now, &mut change).await?);
-        if item.counter % TRIMMED_EVERY == 0 {
-            nodes.insert(item.node);
+    let mut writing = Writing {
+        tx: &mut tx,
+        marks,
+        now,
+        change: None,
+    };
+    let mut answers = vec![Taken::Conflict; batch.len()];
+    for round in rounds(batch) {
+        let items: Vec<&Item> = round.iter().filter_map(|at| batch.get(*at)).collect();
+        for (at, taken) in round.into_iter().zip(writing.put(&items).await?) {
+            if let Some(answer) = answers.get_mut(at) {
+                *answer = taken;
+            }
         }
     }
+    let due = batch.iter().filter(|item| item.counter % TRIMMED_EVERY == 0);
+    let nodes: BTreeSet<NodeId> = due.map(|item| item.node).collect();
     for node in nodes {
         tx.run(TRIM, args![node.to_string(), KEPT]).await?;
     }
@@ -151,62 +159,123 @@ async fn put(store: &Store, batch: &[Item], marks: &mut Marks) -> Result<Vec<Tak
     Ok(answers)
 }
 
-/// `change` is that of the transaction, counted with the first report that is new.
-async fn put_one(
-    tx: &mut Tx,
-    item: &Item,
-    marks: &mut Marks,
+/// The places of a batch in rounds, in which each node is met once: what it says comes after what it said.
+fn rounds(batch: &[Item]) -> Vec<Vec<usize>> {
+    let mut met: BTreeMap<NodeId, usize> = BTreeMap::new();
+    let mut rounds: Vec<Vec<usize>> = Vec::new();
+    for (at, item) in batch.iter().enumerate() {
+        let round = met.entry(item.node).or_default();
+        match rounds.get_mut(*round) {
+            Some(places) => places.push(at),
+            None => rounds.push(vec![at]),
+        }
+        *round += 1;
+    }
+    rounds
+}
+
+/// A transaction that takes reports.
+struct Writing<'a> {
+    tx: &'a mut Tx,
+    marks: &'a mut Marks,
     now: i64,
-    change: &mut Option<i64>,
-) -> Result<Taken, StoreError> {
-    const INSERT: &str = "INSERT INTO reports (node, counter, envelope, received_at) VALUES ($1, $2, $3, $4) \
-        ON CONFLICT DO NOTHING";
-    const FORMER: &str = "SELECT envelope FROM reports WHERE node = $1 AND counter = $2";
-    const NEWEST: &str = "INSERT INTO nodes (node, counter, instance, boot_id, report, heard_at, change, aside) \
-        VALUES ($1, $2, $3, $4, $5, $6, $7, $8) \
-        ON CONFLICT (node) DO UPDATE SET counter = excluded.counter, instance = excluded.instance, \
-        boot_id = excluded.boot_id, report = excluded.report, heard_at = excluded.heard_at, \
-        change = excluded.change, aside = excluded.aside \
-        WHERE excluded.counter > nodes.counter";
-    const LOOK: &str = "UPDATE nodes SET look = $2, look_counter = $3, look_at = $4, change = $5 \
-        WHERE node = $1 AND (look_counter IS NULL OR look_counter < $3)";
-    // no node gets there by counting; one that claims to is not to hold up the others in its batch
-    let Ok(counter) = int(item.counter) else {
-        return Ok(Taken::Conflict);
-    };
-    let node = item.node.to_string();
-    let row = args![node.clone(), counter, item.envelope.as_str(), now];
-    if tx.run(INSERT, row).await? == 0 {
-        let former: Option<(String,)> = tx.row(FORMER, args![node, counter]).await?;
-        return Ok(match former {
-            Some((envelope,)) if envelope == item.envelope => Taken::Duplicate,
-            _ => Taken::Conflict,
-        });
+    /// Its change of what is heard, counted with the first report that is new.
+    change: Option<i64>,
+}
+
+impl Writing<'_> {
+    /// Stores reports of as many nodes; what became of each.
+    async fn put(&mut self, items: &[&Item]) -> Result<Vec<Taken>, StoreError> {
+        const INSERT: OverRows = OverRows {
+            before: "INSERT INTO reports (node, counter, envelope, received_at)",
+            after: "ON CONFLICT DO NOTHING RETURNING node",
+        };
+        const FORMER: &str = "SELECT envelope FROM reports WHERE node = $1 AND counter = $2";
+        // No node gets above that by counting; one that claims to is not to hold up the others in its batch.
+        let numbered = items
+            .iter()
+            .filter_map(|item| Some((*item, int(item.counter).ok()?)));
+        let rows = numbered
+            .clone()
+            .map(|(item, counter)| args![item.node.to_string(), counter, item.envelope.as_str(), self.now]);
+        let rows = rows.collect();
+        let stored = nodes(self.tx.rows_over(INSERT, rows).await?)?;
+        let new = numbered.filter(|(item, _)| stored.contains(&item.node));
+        self.hear(&new.collect::<Vec<_>>()).await?;
+        let mut taken = Vec::with_capacity(items.len());
+        for item in items {
+            taken.push(match int(item.counter) {
+                Err(_) => Taken::Conflict,
+                Ok(_) if stored.contains(&item.node) => Taken::Stored,
+                Ok(counter) => {
+                    let key = args![item.node.to_string(), counter];
+                    let former: Option<(String,)> = self.tx.row(FORMER, key).await?;
+                    match former {
+                        Some((envelope,)) if envelope == item.envelope => Taken::Duplicate,
+                        _ => Taken::Conflict,
+                    }
+                }
+            });
+        }
+        Ok(taken)
     }
-    let change = match *change {
-        Some(change) => change,
-        None => *change.insert(heard::change(tx).await?),
-    };
-    let report = json(&item.report)?;
-    let (instance, boot_id) = (item.report.instance.as_str(), item.report.boot_id.as_str());
-    let row = args![
-        node.clone(),
-        counter,
-        instance,
-        boot_id,
-        report.clone(),
-        now,
-        change,
-        went_aside(&item.report).and_then(|sequence| int(sequence).ok()),
-    ];
-    let newest = tx.run(NEWEST, row).await? > 0;
-    if let Some(status) = item.report.epoch.as_ref().filter(|_| newest) {
-        marks.take(tx, item.node, status, now).await?;
+
+    /// Takes down what is newest of these nodes, each met once.
+    async fn hear(&mut self, new: &[(&Item, i64)]) -> Result<(), StoreError> {
+        const NEWEST: OverRows = OverRows {
+            before: "INSERT INTO nodes \
+                (node, counter, instance, boot_id, report, heard_at, change, aside, epoch_aside)",
+            after: "ON CONFLICT (node) DO UPDATE SET counter = excluded.counter, instance = excluded.instance, \
+                boot_id = excluded.boot_id, report = excluded.report, heard_at = excluded.heard_at, \
+                change = excluded.change, aside = excluded.aside, epoch_aside = excluded.epoch_aside \
+                WHERE excluded.counter > nodes.counter RETURNING node",
+        };
+        const LOOK: OverRows = OverRows {
+            before: "UPDATE nodes SET look = said.column2, look_counter = said.column3, look_at = said.column4, \
+                change = said.column5 FROM (",
+            after: ") AS said WHERE nodes.node = said.column1 \
+                AND (nodes.look_counter IS NULL OR nodes.look_counter < said.column3)",
+        };
+        if new.is_empty() {
+            return Ok(());
+        }
+        let change = match self.change {
+            Some(change) => change,
+            None => *self.change.insert(heard::change(self.tx).await?),
+        };
+        let (mut newest, mut looks) = (Vec::with_capacity(new.len()), Vec::new());
+        for (Item { node, report, .. }, counter) in new {
+            let text = json(report)?;
+            if matches!(report.cause, Cause::Look(_)) {
+                looks.push(args![node.to_string(), text.clone(), *counter, self.now, change]);
+            }
+            newest.push(args![
+                node.to_string(),
+                *counter,
+                report.instance.as_str(),
+                report.boot_id.as_str(),
+                text,
+                self.now,
+                change,
+                went_aside(report).and_then(|sequence| int(sequence).ok()),
+                epoch_went_aside(report).and_then(|epoch| int(epoch).ok()),
+            ]);
+        }
+        let newest = nodes(self.tx.rows_over(NEWEST, newest).await?)?;
+        for (item, _) in new.iter().filter(|(item, _)| newest.contains(&item.node)) {
+            if let Some(status) = &item.report.epoch {
+                self.marks.take(self.tx, item.node, status, self.now).await?;
+            }
+        }
+        self.tx.run_over(LOOK, looks).await?;
+        Ok(())
     }
-    if matches!(item.report.cause, Cause::Look(_)) {
-        tx.run(LOOK, args![node, report, counter, now, change]).await?;
-    }
-    Ok(Taken::Stored)
+}
+
+/// The nodes that a statement returned.
+fn nodes(rows: Vec<(String,)>) -> Result<BTreeSet<NodeId>, StoreError> {
+    let read = |(node,): &(String,)| cell("nodes", "node", node).parse(node);
+    rows.iter().map(read).collect()
 }
 
 impl Store {

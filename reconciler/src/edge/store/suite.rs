@@ -48,6 +48,7 @@ suite!(on_sqlite, crate::edge::store::suite::fresh_sqlite, {
         what_a_pass_stored_is_what_the_next_one_sees
         an_act_that_was_decided_on_old_numbers_stores_nothing
         a_number_is_never_used_twice_with_other_bytes
+        orders_and_assignments_of_many_nodes_are_all_stored
         a_block_and_its_queued_note_are_one_transaction
         a_pass_that_is_dropped_half_way_leaves_all_or_nothing
         an_answer_wakes_who_waits_for_it
@@ -78,7 +79,9 @@ suite!(on_sqlite, crate::edge::store::suite::fresh_sqlite, {
         the_same_report_again_is_a_duplicate_and_other_bytes_a_conflict
         two_hundred_reports_are_kept_of_each_node
         a_node_whose_newest_order_went_back_is_told_until_it_was_given_once_more
+        a_node_whose_epoch_went_back_is_told_while_it_stands_until_it_was_given_once_more
         what_is_heard_in_memory_is_what_the_database_has
+        what_one_node_says_in_one_batch_is_taken_in_its_order
         no_report_of_a_burst_is_lost_while_passes_read_and_write;
     rollouts:
         a_delivery_that_goes_out_again_is_another_rollout

@@ -9,35 +9,18 @@ use std::sync::Arc;
 
 use meshplan_schemas::digest::Digest;
 use meshplan_schemas::finding::Finding;
-use meshplan_schemas::ident::{FleetName, ModuleName};
+use meshplan_schemas::ident::ModuleName;
 use meshplan_schemas::maintenance::FleetWindows;
 
 use super::contents::Contents;
+use super::expected::Expected;
 use super::{Composed, OfSecrets, TreeError, lists};
 use crate::pure::assertions;
 use crate::pure::by_node::ByNode;
 use crate::pure::parse::{ReadRecords, is_record, parse_after};
-use crate::pure::secrets::{OpensSecrets, Secrets, Unopened};
+use crate::pure::secrets::Secrets;
 use crate::pure::source_tree::{Entry, EntryKind, SourceTree};
 use crate::pure::validate::{Validated, validate};
-
-/// What the reconciler's own configuration says, and a tree must say too (DL-1); none: whatever it says.
-#[derive(Debug, Clone, Default)]
-pub struct Expected {
-    /// The fleet.
-    pub fleet: Option<FleetName>,
-    /// The branch.
-    pub branch: Option<String>,
-    /// Who opens secrets; none: nobody does ([`Unopened`]).
-    pub opener: Option<Arc<dyn OpensSecrets>>,
-}
-
-impl Expected {
-    fn secrets(&self, tree: &SourceTree) -> Secrets {
-        let opener = self.opener.clone();
-        Secrets::of(tree, &opener.unwrap_or_else(|| Arc::new(Unopened)))
-    }
-}
 
 /// Composes one tree after another.
 #[derive(Debug, Default)]
@@ -183,33 +166,7 @@ impl Good {
             ));
         }
         let (documents, mut findings) = parse_after(tree, records);
-        if let Some(document) = &documents.fleet
-            && let Some(file) = &document.read
-        {
-            let (fleet, branch) = (&file.fleet, &file.branch);
-            if let Some(expected) = expected
-                .fleet
-                .as_ref()
-                .filter(|expected| **expected != fleet.value)
-            {
-                let message = format!(
-                    "this tree is the fleet `{}`, this reconciler serves `{expected}`",
-                    fleet.value
-                );
-                findings.push(document.source.error(fleet.span.clone(), message));
-            }
-            if let Some(expected) = expected
-                .branch
-                .as_ref()
-                .filter(|expected| **expected != *branch.value)
-            {
-                let message = format!(
-                    "this tree names the branch `{}`, this reconciler follows `{expected}`",
-                    branch.value
-                );
-                findings.push(document.source.error(branch.span.clone(), message));
-            }
-        }
+        findings.extend(expected.held_against(&documents));
         let refused = findings.iter().any(Finding::is_error);
         let composed = validate(documents).and_then(|validated| {
             if refused {

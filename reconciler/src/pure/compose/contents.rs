@@ -21,7 +21,7 @@ use super::content::content;
 use super::kinds::{self, Place};
 use super::{ComposedNode, Made, left_out, node};
 use crate::pure::secrets::{Scope, Secrets, Uses};
-use crate::pure::template::{Budget, RenderError, SUFFIX, Shared, Templates};
+use crate::pure::template::{Budget, RenderError, Shared, Templates, is_template};
 use crate::pure::validate::{Module, Record, Validated, settings};
 
 /// Above this many nodes a template that reads all of them is worth a warning (FR-8).
@@ -524,7 +524,7 @@ fn uses(module: &Module) -> Uses {
         _ => Vec::new(),
     });
     uses.names.extend(named.map(|at| at.value.0.clone()));
-    let templates = module.files.iter().filter(|(path, _)| path.ends_with(SUFFIX));
+    let templates = module.files.iter().filter(|(path, _)| is_template(path));
     for text in templates.filter_map(|(_, bytes)| std::str::from_utf8(bytes).ok()) {
         uses.add_calls(text);
     }

@@ -10,6 +10,7 @@ use meshplan_schemas::fleet_list::UpdateClass;
 use meshplan_schemas::ident::{CommitId, NodeId};
 
 use super::classes;
+use super::waiting::former_stages::walked;
 use super::waiting::plan::{new_walk, plan_for};
 use super::walk::selection::{Selection, resolve, select};
 use crate::pure::compose::Composed;
@@ -20,8 +21,12 @@ use crate::pure::delivery::{Leg, StageRun};
 pub struct Forecast<'a> {
     /// The plan that covers the legs; none: the built-in one.
     pub plan: Option<&'a PlanDoc>,
-    /// Its stages with their numbers.
+    /// The plan that covered them before; none: the built-in one, or there was nothing.
+    pub former: Option<&'a PlanDoc>,
+    /// The stages with their numbers.
     pub stages: Vec<StageForecast>,
+    /// What is worth saying of the stages.
+    pub lines: Vec<String>,
 }
 
 /// One stage as it would be.
@@ -43,17 +48,17 @@ pub struct StageForecast {
     pub line: Option<String>,
 }
 
-/// The walk of these legs over the machines that they change. Machines that the reconciler has not heard from are
+/// The walk of these legs over the machines that they change, which make `tree` of `before`. Machines that the reconciler has not heard from are
 /// taken as if they were there.
 #[must_use]
-pub fn forecast<'a>(tree: &'a Composed, legs: &[Leg]) -> Forecast<'a> {
-    let plan = plan_for(tree, None, legs);
+pub fn forecast<'a>(before: Option<&'a Composed>, tree: &'a Composed, legs: &[Leg]) -> Forecast<'a> {
+    let walked = walked(before, tree, None, legs);
     // The commit of a merge that is not made yet: what depends on it is not told.
     let commit = CommitId::null();
     let mut left: BTreeSet<NodeId> = legs.iter().flat_map(|leg| leg.nodes.keys().copied()).collect();
     let mut chance = false;
     let mut stages = Vec::new();
-    for run in new_walk(tree, plan, Vec::new(), BTreeSet::new(), None).stages {
+    for run in new_walk(tree, walked.plan.as_ref(), Vec::new(), BTreeSet::new(), None).stages {
         let whole = StageRun {
             batch: None,
             ..run.clone()
@@ -93,5 +98,10 @@ pub fn forecast<'a>(tree: &'a Composed, legs: &[Leg]) -> Forecast<'a> {
             run,
         });
     }
-    Forecast { plan, stages }
+    Forecast {
+        plan: plan_for(tree, None, legs),
+        former: before.and_then(|before| plan_for(before, None, legs)),
+        stages,
+        lines: walked.lines(),
+    }
 }

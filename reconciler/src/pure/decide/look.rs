@@ -99,6 +99,14 @@ pub fn went_aside(report: &Report) -> Option<u64> {
     aside.then_some(status.sequence)
 }
 
+/// The epoch that a node took back for a reason which says nothing about its policy (DL-13).
+#[must_use]
+pub fn epoch_went_aside(report: &Report) -> Option<u64> {
+    let status = report.epoch.as_ref()?;
+    let aside = status.state == EpochState::Reverted && is_without_blame(&status.reason);
+    aside.then_some(status.state_epoch)
+}
+
 /// How the node stands with an order of this sequence; healthy where it was sent none.
 #[must_use]
 pub fn declaration(report: &Report, sequence: u64) -> Seen {

@@ -22,8 +22,8 @@ use crate::pure::snapshot::{ContentRef, StandingEpoch};
 pub(super) use back::{back, back_again};
 pub(super) use declarations::{Urgency, declare};
 use declarations::{module_content, policy_on};
-pub(super) use epochs::base;
 use epochs::release;
+pub(super) use epochs::{base, is_overtaken, once_more as policy_once_more};
 
 mod back;
 mod declarations;

@@ -1,7 +1,10 @@
 //! What a person's word does (DL-4): each is a transition with its actor, or a refusal that says why.
 
+use std::collections::BTreeSet;
+
 use jiff::Timestamp;
 use meshplan_schemas::document::PlanDoc;
+use meshplan_schemas::document::plan::Actor;
 use meshplan_schemas::ident::NodeId;
 use meshplan_schemas::lifecycle::delivery::{Code, State};
 
@@ -9,7 +12,7 @@ use super::DecideError;
 use super::draft::Draft;
 use super::{classes, freeze, orders, waiting, walk};
 use crate::pure::delivery::{Delivery, StageRun, Step, VerdictWord};
-use crate::pure::snapshot::{Request, Verb};
+use crate::pure::snapshot::{InTeam, Person, Request, Verb};
 
 /// Answers every request, oldest first.
 pub(super) fn answer(draft: &mut Draft<'_>) -> Result<(), DecideError> {
@@ -46,7 +49,7 @@ fn obey(draft: &mut Draft<'_>, delivery: &mut Delivery, request: &Request) -> Re
     let (name, code) = (delivery.name.clone(), delivery.code);
     let refused = |what: &str| Ok(format!("refused: {name} is {state} ({code}), {what}"));
     if let Some(person) = &request.by
-        && let Some(why_not) = no_actor(draft, delivery, &person.login)
+        && let Some(why_not) = no_actor(draft, delivery, person)
     {
         return Ok(format!("refused: {why_not}"));
     }
@@ -138,23 +141,52 @@ fn obey(draft: &mut Draft<'_>, delivery: &mut Delivery, request: &Request) -> Re
 
 /// Why somebody of the forge has no say in a delivery; none where he has: the plans before and after name whom they mean,
 /// or anybody who may write there (DL-4, DL-15).
-fn no_actor(draft: &Draft<'_>, delivery: &Delivery, login: &str) -> Option<String> {
+fn no_actor(draft: &Draft<'_>, delivery: &Delivery, person: &Person) -> Option<String> {
     let Some(tree) = draft.tree(&delivery.commit) else {
         return Some("its tree cannot be read now, so nobody can tell whom its plan names".to_owned());
     };
     let plan = waiting::plan::plan_for(&tree, delivery.component(), &delivery.legs).cloned();
     let bounds = waiting::bounds(draft, delivery, plan.as_ref());
-    let names = |plan: &&PlanDoc| !plan.actors.is_empty() && !plan.actors.iter().any(|actor| actor == login);
-    let closed = bounds.iter().flatten().find(names)?;
+    let closed = bounds.iter().flatten().find(|plan| !lets_in(plan, person))?;
+    let names: Vec<&str> = closed.actors.iter().map(|actor| actor.0.as_str()).collect();
+    let untold = closed
+        .actors
+        .iter()
+        .filter_map(|actor| untold(actor.team()?, person));
     Some(format!(
-        "the plan {} names who may say something: {}; {login} is none of them{}",
+        "the plan {} names who may say something: {}; {} is none of them{}",
         closed.name,
-        closed.actors.join(", "),
-        match closed.actors.iter().any(|actor| actor.starts_with("team:")) {
-            true => " (who is in a team is not looked up by this version)",
-            false => "",
-        }
+        names.join(", "),
+        person.login,
+        untold.collect::<String>(),
     ))
+}
+
+/// Whether a plan lets somebody say something: anybody, them by name, or one of their teams as the forge said.
+fn lets_in(plan: &PlanDoc, person: &Person) -> bool {
+    let means = |actor: &Actor| match actor.team() {
+        Some(team) => person.teams.get(team) == Some(&InTeam::Yes),
+        None => actor.0 == person.login,
+    };
+    plan.actors.is_empty() || plan.actors.iter().any(means)
+}
+
+/// Why nobody knows whether somebody is in a team; none where it is known.
+fn untold(team: &str, person: &Person) -> Option<String> {
+    match person.teams.get(team) {
+        Some(InTeam::Yes | InTeam::No) => None,
+        Some(InTeam::Untold(why)) => Some(format!(", and who is in team:{team} is not known: {why}")),
+        None => Some(format!(
+            ", and the forge was not asked yet who is in team:{team}: say it again"
+        )),
+    }
+}
+
+/// The teams that the plans before and after name.
+pub(super) fn teams(bounds: &[Option<PlanDoc>]) -> Vec<String> {
+    let actors = bounds.iter().flatten().flat_map(|plan| &plan.actors);
+    let teams: BTreeSet<&str> = actors.filter_map(Actor::team).collect();
+    teams.into_iter().map(str::to_owned).collect()
 }
 
 /// A go over machines that did not pass: nothing more is asked of them. The time of the stage begins anew: it stood

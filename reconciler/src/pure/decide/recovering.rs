@@ -20,6 +20,7 @@ use meshplan_schemas::report::{DeclarationState, Report, is_without_blame};
 
 use super::draft::Draft;
 use super::orders::Urgency;
+use super::waiting::former_stages;
 use super::waiting::plan::{new_walk, plan_for};
 use super::{DecideError, after_secs, classes, orders, waiting, walk, windows};
 use crate::pure::act::Look;
@@ -209,7 +210,9 @@ fn take_up(
     let plan = plan_for(&tree, delivery.component(), &delivery.legs).cloned();
     delivery.plan = plan.as_ref().map(|plan| plan.name.clone());
     let windows = windows::of_plans(&waiting::bounds(draft, delivery, plan.as_ref()));
-    let mut walk = new_walk(&tree, plan.as_ref(), windows, BTreeSet::new(), None);
+    let walked = former_stages::of(draft, delivery, &tree);
+    let mut walk = new_walk(&tree, walked.plan.as_ref(), windows, BTreeSet::new(), None);
+    walk.lines.extend(walked.lines());
     for id in walk::changed(delivery) {
         let Some(node) = tree.nodes.get(&id) else { continue };
         let reached = Reached {

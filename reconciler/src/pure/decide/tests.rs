@@ -1,5 +1,6 @@
 //! The engine in a small world: a snapshot that acts are applied to, and hosts that answer as a test says.
 
+mod actors;
 mod answers;
 mod apart;
 mod approvals;
@@ -8,6 +9,7 @@ mod beside;
 mod budget;
 mod checks;
 mod classes;
+mod components;
 mod freeze;
 mod guards;
 mod host;
@@ -20,6 +22,7 @@ mod rollouts;
 mod secrets;
 mod signed;
 mod sizes;
+mod stages;
 mod stories;
 mod traps;
 mod trees;

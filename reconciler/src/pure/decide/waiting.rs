@@ -9,7 +9,7 @@ use meshplan_schemas::ident::{CommitId, NodeId};
 use meshplan_schemas::lifecycle::delivery::{Code, State};
 
 use super::draft::Draft;
-use super::{DecideError, Tree, classes, freeze, orders, walk, windows};
+use super::{DecideError, Tree, classes, freeze, orders, people, walk, windows};
 use crate::pure::compose::Composed;
 use crate::pure::compose::former::Former;
 use crate::pure::delivery::{Delivery, Inherited};
@@ -21,17 +21,22 @@ use crate::pure::snapshot::Freeze;
 
 pub(super) use announce::announce;
 use beside::{in_the_way, leave_to_others};
+pub(super) use bounds::bounds;
+
 use checks::Asked;
 use plan::{gate_facts, new_walk, plan_for};
 use signed::Signed;
+use superseding::supersede;
 
 mod announce;
 mod approvals;
 mod away;
 mod beside;
+mod bounds;
 mod checks;
 mod closed;
 mod former_checks;
+pub(super) mod former_stages;
 mod lasting;
 mod left_out;
 mod old_hosts;
@@ -39,6 +44,7 @@ pub(super) mod plan;
 mod removals;
 mod rewritten;
 pub mod signed;
+mod superseding;
 
 const RECONCILER: &str = "reconciler";
 
@@ -65,6 +71,14 @@ pub(super) fn judge(draft: &mut Draft<'_>) -> Result<(), DecideError> {
         Some(Tree::Composed(tree)) => closed::refusal(draft, &delivery, tree),
         Some(Tree::Gone(_)) => None,
     };
+    if let Some(Tree::Composed(tree)) = draft.known.trees.get(&newest)
+        && feeds_nothing(&delivery, tree)
+    {
+        // It takes nobody's place either: what waits is no business of it.
+        nothing_to_do(draft, &mut delivery, tree)?;
+        draft.put(delivery);
+        return Ok(());
+    }
     if let Some(findings) = invalid {
         let (to, code) = (State::Failed, Code::Invalid);
         draft.transit(&mut delivery, to, code, RECONCILER, findings, Vec::new())?;
@@ -72,36 +86,17 @@ pub(super) fn judge(draft: &mut Draft<'_>) -> Result<(), DecideError> {
         return Ok(());
     }
     for (_, older) in waiting {
-        // Taking the place of what waits launders nothing (DL-15): neither a rewritten branch, nor a check, nor a person's word.
-        if let Some(older) = draft.deliveries.get(&older) {
-            delivery.rewritten |= rewritten::unanswered(Some(older));
-            delivery.unpassed.extend(checks::unpassed(draft, older));
-            delivery.person_hold |= older.person_hold;
-        }
-        supersede(draft, &older, &newest)?;
+        superseding::take_place(draft, &mut delivery, &older)?;
     }
     judge_newest(draft, &mut delivery)?;
     draft.put(delivery);
     Ok(())
 }
 
-fn supersede(draft: &mut Draft<'_>, older: &CommitId, newer: &CommitId) -> Result<(), DecideError> {
-    let name = draft.name_of(newer);
-    let Some(mut delivery) = draft.deliveries.get(older).cloned() else {
-        return Ok(());
-    };
-    let facts = vec![("Superseded-By".to_owned(), name.to_string())];
-    let reason = format!("{name} takes its place");
-    draft.transit(
-        &mut delivery,
-        State::Superseded,
-        Code::Newer,
-        RECONCILER,
-        reason,
-        facts,
-    )?;
-    draft.put(delivery);
-    Ok(())
+/// Whether it is of a component that the tree does not name.
+fn feeds_nothing(delivery: &Delivery, tree: &Composed) -> bool {
+    let named = |repo: &str| tree.fleet.components.iter().any(|of| of.repo == repo);
+    delivery.component().is_some_and(|repo| !named(repo))
 }
 
 fn judge_newest(draft: &mut Draft<'_>, delivery: &mut Delivery) -> Result<(), DecideError> {
@@ -147,7 +142,9 @@ fn judge_newest(draft: &mut Draft<'_>, delivery: &mut Delivery) -> Result<(), De
     let plan = plan_for(&tree, delivery.component(), &delivery.legs);
     delivery.plan = plan.map(|plan| plan.name.clone());
     delivery.binds = Some(approvals::binding(&delivery.legs, &tree, plan)?);
-    delivery.checks = checks::named(&bounds(draft, delivery, plan));
+    let bounds = bounds(draft, delivery, plan);
+    delivery.checks = checks::named(&bounds);
+    delivery.teams = people::teams(&bounds);
     if delivery.state == State::Proposed
         && let Asked::Waits(reason) = checks::ask(draft, delivery)
     {
@@ -294,7 +291,7 @@ fn make_way(draft: &mut Draft<'_>, other: &CommitId, newer: &mut Delivery) -> Re
             reached: walk.reached.clone(),
             first_epoch: walk.first_epoch,
         });
-        return supersede(draft, other, &newer.commit);
+        return supersede(draft, other, &newer.commit, &[]);
     }
     let reason = format!(
         "{} took its place and does not cover all that it had reached",
@@ -378,36 +375,14 @@ fn hold(
         Asked::Waits(reason) => return Some((Code::MergedUnchecked, reason)),
     }
     let bounds = bounds(draft, delivery, plan);
+    let walked = former_stages::of(draft, delivery, tree);
     rewritten::hold(delivery, &bounds)
         .or_else(|| approvals::hold(draft, delivery, &bounds))
         .or_else(|| former_checks::hold(draft, tree))
+        .or_else(|| former_stages::hold(&walked))
         .or_else(|| removals::hold(draft, delivery, tree, &bounds))
-        .or_else(|| away::shut_window(draft, tree, plan, &bounds))
+        .or_else(|| away::shut_window(draft, tree, walked.plan.as_ref(), &bounds))
         .or_else(|| away::hold(draft, delivery, tree, plan))
-}
-
-/// The plans that bound what a delivery may do: those of its legs in its tree, and in the tree whose gate was last accepted,
-/// the strictest each time (DL-15).
-pub(super) fn bounds(draft: &Draft<'_>, delivery: &Delivery, plan: Option<&PlanDoc>) -> Vec<Option<PlanDoc>> {
-    let accepted = draft.known.snapshot.accepted.get(&Scope::Gate);
-    let before = accepted.and_then(|accepted| draft.tree(&accepted.commit));
-    let together = before
-        .iter()
-        .map(|before| plan_for(before, delivery.component(), &delivery.legs).cloned());
-    let mut bounds: Vec<Option<PlanDoc>> = together.chain([plan.cloned()]).collect();
-    // Legs under several plans walk the default one; each is bounded by its own all the same.
-    for tree in before.into_iter().chain(draft.tree(&delivery.commit)) {
-        for plan in delivery
-            .legs
-            .chunks(1)
-            .map(|leg| plan_for(&tree, delivery.component(), leg))
-        {
-            if !bounds.iter().any(|known| known.as_ref() == plan) {
-                bounds.push(plan.cloned());
-            }
-        }
-    }
-    bounds
 }
 
 fn opens_by_itself(code: Code) -> bool {
@@ -466,9 +441,10 @@ pub(super) fn begin_on_word(
         Code::Window => Vec::new(),
         _ => windows::of_plans(&bounds(draft, delivery, plan.as_ref())),
     };
+    let walked = former_stages::of(draft, delivery, &tree);
     let mut walk = new_walk(
         &tree,
-        plan.as_ref(),
+        walked.plan.as_ref(),
         windows,
         excused,
         delivery.inherited.as_ref(),
@@ -484,6 +460,7 @@ pub(super) fn begin_on_word(
         }
         overrides.enter(&mut walk, &tree.fleet.config_mgmt);
     }
+    walk.lines.extend(walked.lines());
     walk.lines.extend(left_out::lines(&tree));
     delivery.walk = Some(walk);
     classes::begin(delivery, &tree);
@@ -535,7 +512,10 @@ fn begin(
     }
     let going = removals::fact(draft, delivery, tree);
     let windows = windows::of_plans(&bounds(draft, delivery, plan));
-    let mut walk = new_walk(tree, plan, windows, excused, delivery.inherited.as_ref());
+    let walked = former_stages::of(draft, delivery, tree);
+    let inherited = delivery.inherited.as_ref();
+    let mut walk = new_walk(tree, walked.plan.as_ref(), windows, excused, inherited);
+    walk.lines.extend(walked.lines());
     walk.lines.extend(left_out::lines(tree));
     delivery.walk = Some(walk);
     classes::begin(delivery, tree);

@@ -4,11 +4,12 @@
 
 use std::fmt::Debug;
 
+use jiff::Timestamp;
 use meshplan_schemas::ident::CommitId;
 
 use super::answer::Unreadable;
-use super::request::{Call, Manners, Page};
-use super::{Comment, CommitStatus, NewPull, Pull, Review, User, Version};
+use super::request::{Call, Manners, Page, encoded};
+use super::{Comment, CommitStatus, NewPull, Pull, Review, Team, User, Version};
 use crate::config::ForgeKind;
 use crate::pure::snapshot::Checked;
 
@@ -62,8 +63,9 @@ pub trait Dialect: Debug + Send + Sync {
         Ok(self.read_pulls(body)?.items)
     }
 
-    /// The comments of a pull request, a list.
-    fn comments(&self, number: u64) -> Call;
+    /// The comments of a pull request, a list: all, or at least those that were written or changed since a time. A page of
+    /// it is small enough to be read whatever people write.
+    fn comments(&self, number: u64, since: Option<Timestamp>) -> Call;
 
     /// Reads a page of comments.
     ///
@@ -122,6 +124,28 @@ pub trait Dialect: Debug + Send + Sync {
     /// # Errors
     /// [`Unreadable`].
     fn read_may_write(&self, user: &User, body: &[u8]) -> Result<bool, Unreadable>;
+
+    /// The teams beside the repository, a list, of a forge that asks for a team's members by its number.
+    fn teams(&self) -> Option<Call> {
+        None
+    }
+
+    /// Reads a page of teams.
+    ///
+    /// # Errors
+    /// [`Unreadable`].
+    fn read_teams(&self, _body: &[u8]) -> Result<Page<Team>, Unreadable> {
+        Ok(Page::of(Vec::new()))
+    }
+
+    /// The members of a team, a list. The team is what plans call it; where there is a list of teams, its number in that.
+    fn members(&self, team: &str) -> Call;
+
+    /// Reads a page of members. One that cannot be read is left out, and so is in no team.
+    ///
+    /// # Errors
+    /// [`Unreadable`].
+    fn read_members(&self, body: &[u8]) -> Result<Page<User>, Unreadable>;
 }
 
 /// How a list of checks is read.
@@ -139,15 +163,16 @@ pub fn of(kind: ForgeKind, repo: &str) -> Option<Box<dyn Dialect>> {
     }
 }
 
-/// `repos/owner/name`, encoded; none for what is not two words.
-pub(super) fn owner_and_name(text: &str) -> Option<String> {
+/// A time, as queries take it: to the second, never later than it is.
+pub(super) fn since_second(at: Timestamp) -> String {
+    at.strftime("%FT%TZ").to_string()
+}
+
+/// Owner and name of a repository, encoded; none for what is not two words.
+pub(super) fn owner_and_name(text: &str) -> Option<(String, String)> {
     let (owner, name) = text.split_once('/')?;
     if owner.is_empty() || name.is_empty() || name.contains('/') {
         return None;
     }
-    Some(format!(
-        "repos/{}/{}",
-        super::request::encoded(owner),
-        super::request::encoded(name)
-    ))
+    Some((encoded(owner), encoded(name)))
 }

@@ -11,9 +11,9 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::answer::{Unreadable, read, read_page};
-use super::dialect::{Dialect, ReadChecks, owner_and_name};
+use super::dialect::{Dialect, ReadChecks, owner_and_name, since_second};
 use super::request::{Call, Manners, Method, Page, encoded};
-use super::{Comment, CommitStatus, Merged, NewPull, Pull, Review, Says, User};
+use super::{Comment, CommitStatus, Merged, NewPull, Pull, Review, Says, Team, User};
 use crate::pure::snapshot::{Checked, Verdict};
 use crate::pure::trigger::hook::{self, Form, Hook, Signed};
 
@@ -60,17 +60,20 @@ pub const HOOK: Hook = Hook {
 
 /// A repository, as paths name it: owner and name, encoded.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Repo(String);
+pub struct Repo {
+    owner: String,
+    name: String,
+}
 
 impl Repo {
     /// The repository `owner/name`; none for what is not two words.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
-        owner_and_name(text).map(Self)
+        owner_and_name(text).map(|(owner, name)| Self { owner, name })
     }
 
     fn path(&self, rest: &str) -> String {
-        format!("{}/{rest}", self.0)
+        format!("repos/{}/{}/{rest}", self.owner, self.name)
     }
 }
 
@@ -108,8 +111,10 @@ impl Dialect for Repo {
     }
 
     /// This list has no pages.
-    fn comments(&self, number: u64) -> Call {
-        Call::get(self.path(&format!("issues/{number}/comments")))
+    fn comments(&self, number: u64, since: Option<Timestamp>) -> Call {
+        let since = since.map(|at| format!("?since={}", since_second(at)));
+        let since = since.unwrap_or_default();
+        Call::get(self.path(&format!("issues/{number}/comments{since}")))
     }
 
     fn read_comments(&self, body: &[u8]) -> Result<Page<Comment>, Unreadable> {
@@ -161,6 +166,33 @@ impl Dialect for Repo {
     fn read_may_write(&self, user: &User, body: &[u8]) -> Result<bool, Unreadable> {
         read_may_write(user, body)
     }
+
+    /// Told to members of the organisation.
+    fn teams(&self) -> Option<Call> {
+        let path = format!("orgs/{}/teams?page=1&limit={PAGE}", self.owner);
+        Some(Call::get(path))
+    }
+
+    fn read_teams(&self, body: &[u8]) -> Result<Page<Team>, Unreadable> {
+        let team = |TeamBody { id, name }| Ok(Team { id, name });
+        read_page("teams", body, team)
+    }
+
+    /// Told to members of the team.
+    fn members(&self, team: &str) -> Call {
+        let path = format!("teams/{}/members?page=1&limit={PAGE}", encoded(team));
+        Call::get(path)
+    }
+
+    fn read_members(&self, body: &[u8]) -> Result<Page<User>, Unreadable> {
+        read_members(body)
+    }
+}
+
+#[derive(Deserialize)]
+struct TeamBody {
+    id: u64,
+    name: String,
 }
 
 /// A status, as Forgejo and GitHub take it.
@@ -364,6 +396,16 @@ fn read_statuses(body: &[u8]) -> Result<Page<Checked>, Unreadable> {
     Ok(Page {
         total: Some(body.total_count),
         ..Page::of(checked.collect())
+    })
+}
+
+/// Reads a page of members, as Forgejo and GitHub tell of them.
+pub(super) fn read_members(body: &[u8]) -> Result<Page<User>, Unreadable> {
+    read_page("the members of a team", body, |user: UserBody| {
+        user.user().ok_or_else(|| Unreadable {
+            what: "a member of a team",
+            why: "it has no number".to_owned(),
+        })
     })
 }
 

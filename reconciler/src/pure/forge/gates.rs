@@ -24,11 +24,14 @@ pub enum Wait {
 pub fn wait(delivery: &Delivery) -> Option<Wait> {
     match (delivery.state, delivery.code) {
         (State::Held, Code::Approvals) => Some(Wait::Reviews),
-        (State::Proposed, _) if !delivery.checks.is_empty() || !delivery.unpassed.is_empty() => {
-            Some(Wait::Checks)
-        }
+        (State::Proposed, _) if !delivery.checks.is_empty() || owes_checks(delivery) => Some(Wait::Checks),
         _ => None,
     }
+}
+
+/// Whether it answers for checks of commits whose place it took (DL-15).
+fn owes_checks(delivery: &Delivery) -> bool {
+    delivery.unpassed.iter().any(|older| !older.checks.is_empty())
 }
 
 /// The commit whose checks count: the head that was merged; of a commit that no pull request brought, itself. None while

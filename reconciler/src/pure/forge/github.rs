@@ -11,7 +11,7 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::answer::{Unreadable, read, read_page};
-use super::dialect::{Dialect, ReadChecks, owner_and_name};
+use super::dialect::{Dialect, ReadChecks, owner_and_name, since_second};
 use super::forgejo::{self, CommentBody, UserBody, ghost};
 use super::request::{Call, Manners, Method, Page, encoded};
 use super::{Comment, CommitStatus, Merged, NewPull, Pull, Review, Says, User};
@@ -20,6 +20,8 @@ use crate::pure::trigger::hook::{self, Form, Hook, Signed};
 
 /// The most of a list that one page has.
 const PAGE: u32 = 100;
+/// Of comments: so many of the longest (65,536 characters) fit one answer that is read.
+const COMMENTS: u32 = 30;
 
 /// How GitHub wants to be asked: a version of the API by name, requests that write a second apart, and no more than six
 /// pushes a minute.
@@ -54,22 +56,29 @@ pub const HOOK: Hook = Hook {
 
 /// A repository, as paths name it: owner and name, encoded.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Repo(String);
+pub struct Repo {
+    owner: String,
+    name: String,
+}
 
 impl Repo {
     /// The repository `owner/name`; none for what is not two words.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
-        owner_and_name(text).map(Self)
+        owner_and_name(text).map(|(owner, name)| Self { owner, name })
     }
 
     fn path(&self, rest: &str) -> String {
-        format!("{}/{rest}", self.0)
+        format!("repos/{}/{}/{rest}", self.owner, self.name)
     }
 
     fn list(&self, rest: &str) -> Call {
+        self.list_by(PAGE, rest)
+    }
+
+    fn list_by(&self, page: u32, rest: &str) -> Call {
         let and = if rest.contains('?') { '&' } else { '?' };
-        Call::get(self.path(&format!("{rest}{and}per_page={PAGE}&page=1")))
+        Call::get(self.path(&format!("{rest}{and}per_page={page}&page=1")))
     }
 }
 
@@ -102,8 +111,10 @@ impl Dialect for Repo {
         self.list(&format!("commits/{commit}/pulls"))
     }
 
-    fn comments(&self, number: u64) -> Call {
-        self.list(&format!("issues/{number}/comments"))
+    fn comments(&self, number: u64, since: Option<Timestamp>) -> Call {
+        let since = since.map(|at| format!("?since={}", since_second(at)));
+        let since = since.unwrap_or_default();
+        self.list_by(COMMENTS, &format!("issues/{number}/comments{since}"))
     }
 
     fn read_comments(&self, body: &[u8]) -> Result<Page<Comment>, Unreadable> {
@@ -160,6 +171,16 @@ impl Dialect for Repo {
     /// Who maintains has `write` here, who triages `read`.
     fn read_may_write(&self, user: &User, body: &[u8]) -> Result<bool, Unreadable> {
         forgejo::read_may_write(user, body)
+    }
+
+    /// By the name that stands in the team's address. Members of the teams below it are told too.
+    fn members(&self, team: &str) -> Call {
+        let path = format!("orgs/{}/teams/{}/members", self.owner, encoded(team));
+        Call::get(format!("{path}?per_page={PAGE}&page=1"))
+    }
+
+    fn read_members(&self, body: &[u8]) -> Result<Page<User>, Unreadable> {
+        forgejo::read_members(body)
     }
 }
 

@@ -21,6 +21,8 @@ use crate::pure::trigger::{Event, Refusal};
 
 /// The most of a list that one page has.
 const PAGE: u32 = 100;
+/// Of notes, which may have a million characters each: what is usual fits one answer that is read.
+const NOTES: u32 = 20;
 /// A developer's access level; they may write.
 const DEVELOPER: u32 = 30;
 
@@ -67,8 +69,12 @@ impl Project {
     }
 
     fn list(&self, rest: &str) -> Call {
+        self.list_by(PAGE, rest)
+    }
+
+    fn list_by(&self, page: u32, rest: &str) -> Call {
         let and = if rest.contains('?') { '&' } else { '?' };
-        Call::get(self.path(&format!("{rest}{and}per_page={PAGE}&page=1")))
+        Call::get(self.path(&format!("{rest}{and}per_page={page}&page=1")))
     }
 }
 
@@ -105,10 +111,10 @@ impl Dialect for Project {
         self.list(&format!("repository/commits/{commit}/merge_requests"))
     }
 
-    fn comments(&self, number: u64) -> Call {
-        self.list(&format!(
-            "merge_requests/{number}/notes?sort=asc&order_by=created_at"
-        ))
+    /// It has no way to ask for the newer ones alone.
+    fn comments(&self, number: u64, _since: Option<Timestamp>) -> Call {
+        let rest = format!("merge_requests/{number}/notes?sort=asc&order_by=created_at");
+        self.list_by(NOTES, &rest)
     }
 
     /// What the forge itself notes down is nobody's comment.
@@ -203,6 +209,29 @@ impl Dialect for Project {
         let body: MemberBody = read("a member", body)?;
         Ok(body.id == user.id && body.state == "active" && body.access_level >= DEVELOPER)
     }
+
+    /// Of a group, by its whole path. Who is a member by a group above it is none of its own.
+    fn members(&self, team: &str) -> Call {
+        let group = encoded(team);
+        Call::get(format!("groups/{group}/members?per_page={PAGE}&page=1"))
+    }
+
+    fn read_members(&self, body: &[u8]) -> Result<Page<User>, Unreadable> {
+        let all: Vec<GroupMemberBody> = read("the members of a group", body)?;
+        let count = all.len();
+        let active = all.into_iter().filter(|member| member.state == "active");
+        Ok(Page {
+            count,
+            ..Page::of(active.map(|member| member.user.user()).collect())
+        })
+    }
+}
+
+#[derive(Deserialize)]
+struct GroupMemberBody {
+    #[serde(flatten)]
+    user: UserBody,
+    state: String,
 }
 
 #[derive(Deserialize)]

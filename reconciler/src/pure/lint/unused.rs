@@ -11,7 +11,7 @@ use meshplan_schemas::finding::{Finding, Source, did_you_mean};
 use meshplan_schemas::ident::RoleName;
 
 use super::Subject;
-use crate::pure::template::SUFFIX;
+use crate::pure::template::is_template;
 use crate::pure::validate::Module;
 
 pub(super) fn modules(subject: &Subject<'_>) -> Vec<Finding> {
@@ -62,7 +62,7 @@ pub(super) fn roles(subject: &Subject<'_>) -> Vec<Finding> {
 /// The texts of a module's templates.
 fn templates(module: &Module) -> impl Iterator<Item = &str> {
     (module.files.iter())
-        .filter(|(path, _)| path.ends_with(SUFFIX))
+        .filter(|(path, _)| is_template(path))
         .filter_map(|(_, bytes)| std::str::from_utf8(bytes).ok())
 }
 

@@ -26,6 +26,24 @@ impl Piece {
             Self::Foreign(text) => text,
         }
     }
+
+    /// The block, none where it is something else.
+    #[must_use]
+    pub fn block(&self) -> Option<&SignedBlock> {
+        match self {
+            Self::Block(block) => Some(block),
+            Self::Foreign(_) => None,
+        }
+    }
+
+    /// The same, for keeps.
+    #[must_use]
+    pub fn into_block(self) -> Option<SignedBlock> {
+        match self {
+            Self::Block(block) => Some(*block),
+            Self::Foreign(_) => None,
+        }
+    }
 }
 
 /// A block with its signature, as it was read. That the signature is good is not said: see [`SignedBlock::signed_by`].
@@ -89,13 +107,7 @@ pub fn parse(note: &str) -> Vec<Piece> {
 /// The blocks of a note, in the order in which they stand.
 #[must_use]
 pub fn blocks(note: &str) -> Vec<SignedBlock> {
-    parse(note)
-        .into_iter()
-        .filter_map(|piece| match piece {
-            Piece::Block(block) => Some(*block),
-            Piece::Foreign(_) => None,
-        })
-        .collect()
+    parse(note).into_iter().filter_map(Piece::into_block).collect()
 }
 
 /// The block that begins with the first of these lines, and how many lines it has.
@@ -153,6 +165,11 @@ fn block(lines: &[&str]) -> Option<(SignedBlock, usize)> {
 
 fn keyed<'a>(line: &'a str, key: &str) -> Option<&'a str> {
     line.strip_prefix(key)?.strip_prefix(": ")
+}
+
+/// Whether a line says a transition, as the first line of a block does.
+pub(super) fn begins_block(line: &str) -> bool {
+    transition(line).is_some()
 }
 
 /// A block with what its first line says, the rest still empty.

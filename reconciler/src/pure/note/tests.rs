@@ -233,6 +233,44 @@ fn a_cut_a_gap_a_forgery_and_a_carried_block_are_each_named() {
 
 // holds: DL-9
 #[test]
+fn a_newest_block_that_was_cut_is_named_and_a_line_that_somebody_quotes_is_nothing() {
+    let (chain, whole) = journal(9);
+    let newest = signed(&chain[8], &signer(1));
+    let on = chain[8].commit.clone();
+    let with = |text: String| {
+        let mut notes = whole.clone();
+        notes.insert(on.clone(), text);
+        verify(&notes, &keys(), None)
+    };
+    let note = &whole[&on];
+    // The last line end is lost, the signature is, and all that numbers it is.
+    for (kept, number) in [("", Some(9)), ("Sig: ", Some(9)), ("Block: ", None)] {
+        let before = match kept {
+            "" => note.strip_suffix('\n'),
+            word => note.rsplit_once(word).map(|(before, _)| before),
+        };
+        let torn = with(before.unwrap().to_owned());
+        let NoteProblem::Torn {
+            number: said, line, ..
+        } = &torn[0]
+        else {
+            panic!("cut before `{kept}`: {torn:?}")
+        };
+        assert_eq!((*said, line), (number, &chain[8].transition_line()));
+        assert_eq!(torn[0].severity(), Severity::Alarm);
+    }
+    assert!(
+        with(note.rsplit_once("Sig: ").unwrap().0.to_owned())[0]
+            .to_string()
+            .starts_with("block 9 on ")
+    );
+    let quoted = format!("{}\nlooks good to me\n\n{newest}", chain[8].transition_line());
+    assert_eq!(with(note.replace(&newest, &quoted)), []);
+    assert_eq!(with(format!("{note}\nand so on\nBlock: 10\n")), []);
+}
+
+// holds: DL-9
+#[test]
 fn a_fork_of_one_term_is_an_alarm_and_of_two_terms_a_remark() {
     let (chain, whole) = journal(2);
     let mut other = block(2, Some(&chain[0]), 3);

@@ -7,7 +7,8 @@ use meshplan_schemas::ident::{CommitId, KeyId};
 use meshplan_schemas::key::SigningKey;
 use meshplan_schemas::timestamp::BlockMark;
 
-use super::{SignedBlock, blocks};
+use super::read::begins_block;
+use super::{Piece, SignedBlock, parse};
 
 /// Something about the journal that a person should know.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -41,6 +42,16 @@ pub enum NoteProblem {
         number: u64,
         /// Where it belongs.
         signed_for: CommitId,
+    },
+    /// Text that reads like a block and is none, where the block that it was is not to be had.
+    #[error("{} on {} was cut or changed, or was never ours: it begins `{line}`, and is no whole block", torn(.number), commit.short())]
+    Torn {
+        /// Where it stands.
+        commit: CommitId,
+        /// Which, where it still says so.
+        number: Option<u64>,
+        /// The line of its transition.
+        line: String,
     },
     /// A block that another follows is not there.
     #[error("block {number} ({digest}) is missing: block {} follows it", number + 1)]
@@ -92,6 +103,10 @@ pub enum NoteProblem {
     },
 }
 
+fn torn(number: &Option<u64>) -> String {
+    number.map_or_else(|| "a block".to_owned(), |number| format!("block {number}"))
+}
+
 /// How bad it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
@@ -140,7 +155,10 @@ pub struct Proven {
 pub fn prove(notes: &[(&CommitId, &str)], keys: &[(KeyId, SigningKey)]) -> Proven {
     let mut out = Proven::default();
     for (commit, note) in notes {
-        for block in blocks(note) {
+        let pieces = parse(note);
+        out.problems.extend(torn_in(commit, &pieces));
+        let blocks = pieces.into_iter().filter_map(Piece::into_block);
+        for block in blocks {
             match alone(commit, &block, keys) {
                 Some(problem) => out.problems.push(problem),
                 None => {
@@ -187,6 +205,31 @@ impl Proven {
         let good = self.good.into_iter();
         good.map(|(digest, (_, block))| (digest, block)).collect()
     }
+}
+
+/// What reads like a block between the blocks of a note. Who quotes a block that stands in the same note says nothing new.
+fn torn_in(commit: &CommitId, pieces: &[Piece]) -> Vec<NoteProblem> {
+    let whole: BTreeSet<String> = pieces
+        .iter()
+        .filter_map(Piece::block)
+        .map(|signed| signed.block.transition_line())
+        .collect();
+    let foreign = pieces.iter().filter(|piece| piece.block().is_none());
+    let paragraphs = foreign.flat_map(|piece| piece.raw().split("\n\n"));
+    let mut torn = Vec::new();
+    for paragraph in paragraphs {
+        let mut lines = paragraph.lines();
+        let Some(line) = lines.find(|line| begins_block(line) && !whole.contains(*line)) else {
+            continue;
+        };
+        let number = lines.find_map(|line| line.strip_prefix("Block: "));
+        torn.push(NoteProblem::Torn {
+            commit: commit.clone(),
+            number: number.and_then(|number| number.parse().ok()),
+            line: line.to_owned(),
+        });
+    }
+    torn
 }
 
 /// What is wrong with a block by itself.

@@ -244,6 +244,32 @@ fn the_walk_is_that_of_the_plan_with_its_numbers_resolved() {
     );
 }
 
+// holds: DL-8, DL-15
+#[test]
+fn a_change_of_the_plan_is_walked_by_the_stages_and_waits_for_the_gates_of_before() {
+    let files = generate(8, 1);
+    let before = edit(
+        &files,
+        "plans/default.toml",
+        "share = \"1%\"",
+        "nodes = [\"n00003\"]",
+    );
+    let strict = edit(&before, "plans/default.toml", "covers", "approvals = 2\ncovers");
+    let after = edit(&before, "plans/default.toml", "n00003", "n00005");
+    let after = edit(&after, "base/files/motd", "kept", "looked after");
+    let preview = of(&strict, &after);
+    let walk = preview.walk.clone().unwrap();
+    assert_eq!(walk.stages[0].nodes, Some(vec!["n00003".parse().unwrap()]));
+    assert!(walk.gate.contains(&"2 approvals".to_owned()), "{:?}", walk.gate);
+    let said = text(&preview);
+    assert!(
+        said.contains("the stages are those of the plan default as it was before\n"),
+        "{said}"
+    );
+    let same = of(&before, &edit(&before, "base/files/motd", "kept", "looked after"));
+    assert_eq!(same.walk.unwrap().lines, [""; 0]);
+}
+
 // holds: DL-8
 #[test]
 fn policy_is_shown_with_old_and_new_value_for_base_and_for_each_role() {

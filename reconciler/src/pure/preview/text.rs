@@ -422,6 +422,11 @@ fn walk(preview: &Preview) -> Part {
         let text = "  no enrolled machine changes: there is nothing to wait for";
         blocks.push(vec![line(Style::Plain, text)]);
     } else {
+        let said = walk
+            .lines
+            .iter()
+            .map(|said| line(Style::Warn, format!("  {said}")));
+        blocks.extend(said.map(|line| vec![line]));
         blocks.extend(stages(walk));
         let text = format!(
             "  takes {} of looks where all goes well, {} at most",

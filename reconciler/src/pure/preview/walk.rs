@@ -6,6 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use meshplan_schemas::document::PlanDoc;
 use meshplan_schemas::document::plan::{Absent, Check};
 use meshplan_schemas::ident::{CommitId, NodeId, NodeName, PlanName};
 use semver::Version;
@@ -28,6 +29,8 @@ pub struct WalkPreview {
     pub plan: Option<PlanName>,
     /// What it waits for before it starts, in words.
     pub gate: Vec<String>,
+    /// What is worth saying of the stages: that they are those of before, where the change is of how it would be walked.
+    pub lines: Vec<String>,
     /// The stages.
     pub stages: Vec<StagePreview>,
     /// Enrolled machines that it reaches.
@@ -99,7 +102,7 @@ pub(super) fn walk(
     if legs.is_empty() {
         return Ok(None);
     }
-    let forecast = forecast(after, &legs);
+    let forecast = forecast(before, after, &legs);
     let stages: Vec<StagePreview> = forecast
         .stages
         .into_iter()
@@ -125,9 +128,10 @@ pub(super) fn walk(
             })
             .collect(),
         plan: forecast.plan.map(|plan| plan.name.clone()),
-        gate: (forecast.plan.into_iter().flat_map(gate))
+        gate: (gate(forecast.plan, forecast.former).into_iter())
             .chain(own_windows(after, &legs))
             .collect(),
+        lines: forecast.lines,
         stages,
     }))
 }
@@ -191,27 +195,43 @@ fn of(tree: &Composed, stage: StageForecast) -> StagePreview {
     }
 }
 
-/// What a plan waits for before it starts.
-fn gate(plan: &meshplan_schemas::document::PlanDoc) -> Vec<String> {
+/// What it waits for before it starts: the stricter of the plans before and after (DL-15).
+fn gate(plan: Option<&PlanDoc>, former: Option<&PlanDoc>) -> Vec<String> {
+    let Some(plan) = plan else { return Vec::new() };
+    let both: Vec<&PlanDoc> = former.into_iter().chain([plan]).collect();
     let mut gate = Vec::new();
-    match &plan.check {
-        Check::Own => gate.push("the check of the merged tree".to_owned()),
-        Check::Named(names) => gate.push(format!("the statuses {}", names.join(", "))),
-        Check::None => {}
+    if both.iter().any(|plan| plan.check == Check::Own) {
+        gate.push("the check of the merged tree".to_owned());
     }
-    match plan.approvals {
-        0 => {}
-        1 => gate.push("1 approval".to_owned()),
-        count => gate.push(format!("{count} approvals")),
+    let mut named: Vec<&str> = Vec::new();
+    for plan in &both {
+        let Check::Named(names) = &plan.check else {
+            continue;
+        };
+        let new = names
+            .iter()
+            .map(String::as_str)
+            .filter(|name| !named.contains(name));
+        let new: Vec<&str> = new.collect();
+        named.extend(new);
+    }
+    if !named.is_empty() {
+        gate.push(format!("the statuses {}", named.join(", ")));
+    }
+    match both.iter().map(|plan| plan.approvals).max() {
+        None | Some(0) => {}
+        Some(1) => gate.push("1 approval".to_owned()),
+        Some(count) => gate.push(format!("{count} approvals")),
     }
     match plan.absent {
         Absent::Hold => gate.push("every required machine, held while one is absent".to_owned()),
         Absent::Skip => gate.push("the machines that are there, absent ones follow".to_owned()),
         Absent::Wait => gate.push("nobody: absent machines abort it at the deadline".to_owned()),
     }
-    if let Some(window) = &plan.window {
-        gate.push(format!("its window, {window}, for each stage"));
-    }
+    let windows: BTreeSet<String> = (both.iter().filter_map(|plan| plan.window.as_ref()))
+        .map(|window| format!("its window, {window}, for each stage"))
+        .collect();
+    gate.extend(windows);
     gate
 }
 

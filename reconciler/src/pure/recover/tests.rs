@@ -1,12 +1,14 @@
 //! The record, read back: what each block brings, and what is refused.
 
 use jiff::Timestamp;
-use meshplan_schemas::envelope::{Signer as _, SoftSigner};
+use meshplan_schemas::envelope::{Envelope, Signature, Signer as _, SoftSigner, seal};
+use meshplan_schemas::fleet_list::FleetHead;
 use meshplan_schemas::report::{Cause, Marks};
 use proptest::prelude::*;
 
 use super::waiting::{Numbers, Recovering};
 use super::*;
+use crate::pure::journal::HEAD;
 use crate::pure::note;
 use crate::pure::snapshot::{NodeState, Nodes};
 
@@ -235,6 +237,119 @@ fn a_record_that_does_not_follow_is_refused_with_the_block_that_says_so() {
         error.contains("block 2") && error.contains("held") && error.contains("proposed"),
         "{error}"
     );
+}
+
+// holds: DL-12, DL-15
+#[test]
+fn a_commit_that_takes_the_place_of_one_that_a_person_holds_is_held_by_that_too() {
+    let mut said = Writer::new();
+    said.announce(1);
+    said.say(1, "proposed -> held (person-hold) by dana", &[]);
+    said.announce(2);
+    let name = DeliveryName::new("fleet", &commit(2)).to_string();
+    let by = [(SUPERSEDED_BY, name.as_str())];
+    said.say(1, "held -> superseded (newer) by reconciler", &by);
+    let holds = |said: &Writer| said.read().unwrap().deliveries[1].person_hold;
+    assert!(holds(&said));
+    said.say(2, "proposed -> held (known-bad) by reconciler", &[]);
+    assert!(holds(&said), "whatever else holds it too");
+    said.say(2, "held -> delivering (go) by dana", &[]);
+    assert!(!holds(&said));
+}
+
+// holds: DL-12, DL-15
+#[test]
+fn a_check_that_is_owed_and_cannot_be_read_is_refused_with_its_block() {
+    let mut said = Writer::new();
+    said.announce(1);
+    said.announce(2);
+    let name = DeliveryName::new("fleet", &commit(2)).to_string();
+    let facts = [(SUPERSEDED_BY, name.as_str()), (UNPASSED, "something else")];
+    said.say(1, "proposed -> superseded (newer) by reconciler", &facts);
+    let error = said.read().unwrap_err();
+    assert!(
+        matches!(error, RecordError::Unpassed { number: 3, .. }),
+        "{error:?}"
+    );
+    let said = error.to_string();
+    assert!(
+        said.contains("block 3 on") && said.contains("`something else`"),
+        "{said}"
+    );
+}
+
+/// A head of revision 3, signed, as a trailer holds it; `change` is made to it before.
+fn head(change: impl FnOnce(&mut FleetHead)) -> String {
+    let mut head: FleetHead = serde_json::from_value(serde_json::json!({
+        "schema": 1, "fleet": "home", "era": 0, "issued_at": 7, "revision": 3, "commit": commit(1), "authors": [],
+        "threshold": 1, "reconcilers": [], "records_root": digest("leaves"), "records_count": 0, "timestamp_keys": [],
+        "oldest_accepted": 1, "settings": {
+            "left_behind_grace_secs": 60, "lifeline_secs": 60, "require_trusted_clock_for_scheduled_activation": false,
+        },
+    }))
+    .unwrap();
+    change(&mut head);
+    let envelope = seal(&head, &SoftSigner::new(None, &[7; 32]).unwrap()).unwrap();
+    data_encoding::BASE64.encode(&envelope)
+}
+
+/// What is read of a record whose one walk signed this head under revision 3.
+fn with_head(head: &str) -> Result<Record, RecordError> {
+    let mut said = Writer::new();
+    said.announce(1);
+    let facts = [("Gate", "default"), ("List-Revision", "3"), (HEAD, head)];
+    said.say(1, "proposed -> delivering (checked) by reconciler", &facts);
+    said.read()
+}
+
+// holds: DL-9, SG-12
+#[test]
+fn a_head_that_is_held_whole_comes_back_as_it_was_signed() {
+    let text = head(|_| ());
+    let record = with_head(&text).unwrap();
+    let read = &record.heads[&3];
+    assert_eq!(data_encoding::BASE64.encode(read.envelope.as_bytes()), text);
+    assert_eq!((read.issued_at, &read.commit), (7, &commit(1)));
+    assert_eq!(
+        read.digest,
+        Envelope::read(read.envelope.as_bytes()).unwrap().payload_digest()
+    );
+}
+
+// holds: DL-12, SG-12
+#[test]
+fn a_head_that_cannot_be_read_is_refused_with_its_block_and_nothing_is_passed_over() {
+    let of_another_type = data_encoding::BASE64.encode(
+        &Envelope {
+            payload_type: "application/vnd.meshplan.epoch+json".to_owned(),
+            payload: b"{}".to_vec(),
+            signatures: vec![Signature {
+                key_id: SoftSigner::new(None, &[7; 32]).unwrap().key_id(),
+                bytes: vec![0; 64],
+            }],
+        }
+        .write(),
+    );
+    for (text, why) in [
+        ("not base64", "its base64 is broken"),
+        ("bm8gSlNPTg==", "not a DSSE envelope"),
+        (of_another_type.as_str(), "not as a head"),
+        (
+            head(|head| head.revision = 4).as_str(),
+            "it is revision 4, and the block speaks of revision 3",
+        ),
+    ] {
+        let error = with_head(text).unwrap_err();
+        assert!(
+            matches!(&error, RecordError::Head { number: 2, commit: on, .. } if *on == commit(1)),
+            "{error:?}"
+        );
+        let said = error.to_string();
+        assert!(
+            said.contains("block 2 on") && said.contains(why) && said.contains("backup"),
+            "{said}"
+        );
+    }
 }
 
 fn marks(sequence: u64) -> Marks {

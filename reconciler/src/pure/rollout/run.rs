@@ -68,10 +68,16 @@ impl Run {
         &self.first
     }
 
-    /// The newest epoch.
+    /// The newest epoch, without those that single machines were given once more after the release to everyone (DL-13): they
+    /// move nobody else.
     #[must_use]
     pub fn newest(&self) -> &SignedEpoch {
-        self.more.last().unwrap_or(&self.first)
+        let to_all = |e: &SignedEpoch| e.phase == Phase::Release && e.targeting == Targeting::everyone();
+        let released = self.epochs().any(to_all);
+        let once_more =
+            |e: &SignedEpoch| released && e.phase == Phase::Release && e.targeting.nodes.is_some();
+        let newest = self.epochs().rev().find(|e| !once_more(e));
+        newest.unwrap_or(&self.first)
     }
 
     /// All of them, oldest first.

@@ -8,6 +8,9 @@ use meshplan_schemas::finding::{Finding, Source, did_you_mean};
 
 use crate::pure::parse::Documents;
 
+/// The most teams among the actors of a plan.
+const MOST_TEAMS: usize = 8;
+
 pub(super) fn check(documents: &Documents, source: &Source, file: &PlanFile, findings: &mut Vec<Finding>) {
     if let Some(at) = &file.window {
         window(source, at, findings);
@@ -34,6 +37,18 @@ pub(super) fn check(documents: &Documents, source: &Source, file: &PlanFile, fin
         }
     }
     confirm(documents, source, file, findings);
+    teams(source, file, findings);
+}
+
+/// More teams than are asked about.
+fn teams(source: &Source, file: &PlanFile, findings: &mut Vec<Finding>) {
+    let teams = file.actors.iter().filter(|actor| actor.value.team().is_some());
+    if let Some(actor) = teams.skip(MOST_TEAMS).next() {
+        let message =
+            format!("a plan names at most {MOST_TEAMS} teams: the forge is asked who is in each of them");
+        let help = "make one team of those who may say something";
+        findings.push(source.error(actor.span.clone(), message).help(help));
+    }
 }
 
 /// A window that is never open, or is not written as people read it.

@@ -314,7 +314,7 @@ fn resolved(name: &PlanName, source: &Source, file: &PlanFile, fleet: &FleetDoc)
         covers: file.covers.iter().map(|c| c.value.clone()).collect(),
         check: file.check.clone(),
         approvals: file.approvals.0,
-        actors: file.actors.clone(),
+        actors: file.actors.iter().map(|actor| actor.value.clone()).collect(),
         absent: file.absent,
         legs: file.legs,
         canary: file.canary,

@@ -74,8 +74,16 @@ fn components(
     findings: &mut Vec<Finding>,
 ) {
     let mut feeds = BTreeMap::new();
+    let mut branches = BTreeMap::new();
     for At { value: component, .. } in &file.components {
         let module = &component.module;
+        let (repo, branch) = (&component.repo, &component.branch);
+        let other = branches.insert(&repo.value.0, &branch.value.0);
+        if let Some(other) = other.filter(|other| *other != &branch.value.0) {
+            let message = format!("the branch `{other}` of {} is a component already", repo.value.0);
+            let help = "a repository is delivered from one branch: name that one, or give the other a repository of its own";
+            findings.push(source.error(branch.span.clone(), message).help(help));
+        }
         if let Some(other) = feeds.insert(&module.value, component) {
             let message = format!(
                 "the module `{}` is fed by {} already",

@@ -40,9 +40,14 @@ pub(in crate::double) fn posts(state: &State, happening: &Happening<'_>, hook: &
                     Says::Refuse => "changes_requested",
                     Says::Comment => "commented",
                 };
+                let last = state.reviews.iter().rfind(|review| review.number == *number);
+                let Some(mut review) = last.map(|review| shapes::review(state, review)) else {
+                    return Vec::new();
+                };
+                review["state"] = json!(said);
                 let body = json!({
-                    "action": "submitted", "review": { "id": 640, "user": sender, "state": said, "commit_id": row.head },
-                    "pull_request": shapes::pull(state, row, Form::Listed), "repository": repository(), "sender": sender,
+                    "action": "submitted", "review": review, "pull_request": shapes::pull(state, row, Form::Listed),
+                    "repository": repository(), "sender": sender,
                 });
                 return vec![sent("pull_request_review", body)];
             }
@@ -65,11 +70,16 @@ pub(in crate::double) fn posts(state: &State, happening: &Happening<'_>, hook: &
             let Some(row) = state.comments.get(id) else {
                 return Vec::new();
             };
-            let body = json!({
-                "action": if *edited { "edited" } else { "created" },
-                "issue": { "number": row.number, "state": "open", "pull_request": { "url": "", "merged_at": null } },
+            let Some(pull) = state.pulls.get(&row.number) else {
+                return Vec::new();
+            };
+            let mut body = json!({
+                "action": if *edited { "edited" } else { "created" }, "issue": shapes::issue(state, pull),
                 "comment": shapes::comment(state, row), "repository": repository(), "sender": shapes::user(state, by),
             });
+            if *edited {
+                body["changes"] = json!({});
+            }
             vec![sent("issue_comment", body)]
         }
     }
@@ -79,7 +89,7 @@ fn push(state: &State, (name, before, after): (&str, &str, &str), by: &str) -> V
     let zero = |id: &str| id.bytes().all(|b| b == b'0');
     json!({
         "ref": name, "before": before, "after": after, "created": zero(before), "deleted": zero(after), "forced": false,
-        "base_ref": null, "compare": "", "commits": [], "head_commit": null, "repository": shapes::repository(state),
+        "base_ref": null, "compare": format!("http://{}/compare", state.address), "commits": [], "head_commit": null, "repository": shapes::repository(state),
         "pusher": { "name": by, "email": format!("{by}@acme.test") }, "sender": shapes::user(state, by),
     })
 }

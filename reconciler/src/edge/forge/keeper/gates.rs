@@ -1,12 +1,13 @@
 //! Asks the forge for what deliveries wait for: reviews of just their change, and checks (DL-2, DL-15).
 
+use std::collections::BTreeMap;
 use std::sync::PoisonError;
 
 use jiff::Timestamp;
 use meshplan_schemas::ident::CommitId;
 use meshplan_schemas::lifecycle::delivery::State;
 
-use super::{Keeper, PROGRESS, TurnError, later};
+use super::{Keeper, Memory, PROGRESS, Part, TurnError, later};
 use crate::edge::forge::ForgeError;
 use crate::edge::mirror::MirrorError;
 use crate::edge::store::StoreError;
@@ -21,7 +22,7 @@ const WAITING: u32 = 5;
 
 impl Keeper {
     /// Asks for each delivery that waits; says when to ask again.
-    pub(super) async fn ask_gates(&self) -> Result<Option<Timestamp>, TurnError> {
+    pub(super) async fn ask_gates(&self, memory: &mut Memory) -> Result<Option<Timestamp>, TurnError> {
         let mut waiting = Vec::new();
         for (commit, _) in self.store.delivery_changes(WAITING).await? {
             if let Some(delivery) = self.store.delivery(&commit).await?
@@ -34,26 +35,47 @@ impl Keeper {
             return Ok(None);
         }
         let kept = self.kept().await?;
+        let mut trouble = None;
         for (delivery, wait) in waiting {
-            let of_delivery = kept.values().find(|kept| kept.made(&delivery.commit));
-            match (wait, of_delivery) {
-                (Wait::Checks, own) => {
-                    if !delivery.checks.is_empty() {
-                        self.ask_checks(&delivery, own).await?;
-                    }
-                    // Those whose place it took answer with it (DL-15).
-                    for older in &delivery.unpassed {
-                        if let Some(older) = self.store.delivery(&older.commit).await? {
-                            let own = kept.values().find(|kept| kept.made(&older.commit));
-                            self.ask_checks(&older, own).await?;
-                        }
-                    }
-                }
-                (Wait::Reviews, Some(own)) => self.ask_reviews(&delivery, own).await?,
-                (Wait::Reviews, None) => {}
+            // What one does not get told hinders no other, unless nobody answers at all.
+            match self.ask_gate(memory, (&delivery, wait), &kept).await {
+                Err(TurnError::Forge(error)) if !error.is_later() => trouble = Some(error),
+                asked => asked?,
             }
         }
-        Ok(Some(later(self.clock.now(), PROGRESS)))
+        match trouble {
+            Some(error) => Err(error.into()),
+            None => Ok(Some(later(self.clock.now(), PROGRESS))),
+        }
+    }
+
+    async fn ask_gate(
+        &self,
+        memory: &mut Memory,
+        (delivery, wait): (&Delivery, Wait),
+        kept: &BTreeMap<u64, Kept>,
+    ) -> Result<(), TurnError> {
+        let own = kept.values().find(|kept| kept.made(&delivery.commit));
+        match (wait, own) {
+            (Wait::Checks, own) => {
+                if !delivery.checks.is_empty() {
+                    self.ask_checks(delivery, own).await?;
+                }
+                // Those whose place it took answer with it (DL-15).
+                for older in delivery.unpassed.iter().filter(|older| !older.checks.is_empty()) {
+                    if let Some(older) = self.store.delivery(&older.commit).await? {
+                        let own = kept.values().find(|kept| kept.made(&older.commit));
+                        self.ask_checks(&older, own).await?;
+                    }
+                }
+            }
+            (Wait::Reviews, Some(own)) => {
+                let asked = self.ask_reviews(delivery, own).await;
+                memory.pass_over(own.number, Part::Reviews, asked)?;
+            }
+            (Wait::Reviews, None) => {}
+        }
+        Ok(())
     }
 
     /// The statuses of the commit whose checks count.

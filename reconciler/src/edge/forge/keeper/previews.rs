@@ -56,6 +56,7 @@ impl Keeper {
             // The branch is gone: the fleet stands still, and there is nothing to merge into.
             return Ok(());
         };
+        let mut trouble = None;
         for kept in due {
             // What was fetched may be newer than what the deliveries were read to.
             let Some(wanted) = kept.preview_due(&self.branch, &tip) else {
@@ -73,10 +74,11 @@ impl Keeper {
                 Err(MirrorError::NoCommit { .. }) => {
                     tracing::info!(number = kept.number, "the head of a pull request has moved");
                 }
-                Err(error) => return Err(TurnError::Preview(error.to_string())),
+                // The others are previewed all the same.
+                Err(error) => trouble = Some(TurnError::Preview(format!("#{}: {error}", kept.number))),
             }
         }
-        Ok(())
+        trouble.map_or(Ok(()), Err)
     }
 
     /// The branch at a commit, composed once.

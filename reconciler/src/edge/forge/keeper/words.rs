@@ -1,13 +1,14 @@
 //! Takes people's words from comments: read once each, and only from whom the forge confirms (DL-4, B57).
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Keeper, Memory, TurnError};
+use super::{Keeper, Memory, Part, TurnError};
 use crate::edge::forge::ForgeError;
+use crate::pure::delivery::Delivery;
 use crate::pure::forge::kept::{Kept, Word};
 use crate::pure::forge::orders::order;
 use crate::pure::forge::{Comment, User};
-use crate::pure::snapshot::{Person, Request};
+use crate::pure::snapshot::{InTeam, Person, Request};
 
 /// What is said where the forge does not tell what somebody may do.
 const NOT_TOLD: &str = "refused: the forge does not tell whether you may write here; the token's user must administer the \
@@ -22,18 +23,25 @@ impl Keeper {
         spoken: &BTreeSet<u64>,
     ) -> Result<(), TurnError> {
         let looked = memory.listed_at != memory.words_at;
+        let mut asked = spoken.clone();
+        if looked {
+            // There may be words that nobody has read.
+            asked.extend(memory.passed_over_as(Part::Comments));
+        }
         for kept in self.store.pull_requests().await? {
             let Some(merged) = &kept.merged else { continue };
-            if !looked && !spoken.contains(&kept.number) {
+            if !looked && !asked.contains(&kept.number) {
                 continue;
             }
             let Some(delivery) = self.store.delivery(&merged.commit).await? else {
                 continue;
             };
-            if delivery.state.is_final() && !spoken.contains(&kept.number) {
+            if delivery.state.is_final() && !asked.contains(&kept.number) {
                 continue;
             }
-            if self.read_comments(kept).await? {
+            let number = kept.number;
+            let said = self.read_comments(kept, &delivery).await;
+            if memory.pass_over(number, Part::Comments, said)? == Some(true) {
                 Self::is_due(memory, &delivery.commit);
             }
         }
@@ -42,8 +50,10 @@ impl Keeper {
     }
 
     /// Whether somebody said a word that counts.
-    async fn read_comments(&self, mut kept: Kept) -> Result<bool, TurnError> {
-        let comments = self.forge.comments(kept.number).await?;
+    async fn read_comments(&self, mut kept: Kept, delivery: &Delivery) -> Result<bool, TurnError> {
+        // A word of before the merge was not about what was merged: nobody needs it.
+        let since = kept.merged.as_ref().map(|merged| merged.at);
+        let comments = self.forge.comments(kept.number, since).await?;
         let me = self.forge.me().await?.id;
         let new: Vec<Comment> = comments
             .into_iter()
@@ -55,7 +65,7 @@ impl Keeper {
             let Some(author) = comment.author.as_ref().filter(|author| author.id != me) else {
                 continue;
             };
-            said |= self.take(&mut kept, author, &comment).await?;
+            said |= self.take(&mut kept, delivery, author, &comment).await?;
         }
         if read {
             self.store.put_pull_request(&kept).await?;
@@ -63,7 +73,13 @@ impl Keeper {
         Ok(said)
     }
 
-    async fn take(&self, kept: &mut Kept, author: &User, comment: &Comment) -> Result<bool, TurnError> {
+    async fn take(
+        &self,
+        kept: &mut Kept,
+        delivery: &Delivery,
+        author: &User,
+        comment: &Comment,
+    ) -> Result<bool, TurnError> {
         let (Some(merged), Some(order)) = (kept.merged.clone(), order(comment)) else {
             return Ok(false);
         };
@@ -79,6 +95,7 @@ impl Keeper {
         };
         match self.forge.may_write(author).await {
             Ok(true) => {
+                let teams = self.teams_of(author, &delivery.teams).await?;
                 // The comment's own id: read twice, it is asked once.
                 let id = format!("comment-{}-{}", kept.number, comment.id);
                 let request = Request {
@@ -92,6 +109,7 @@ impl Keeper {
                     start: None,
                     by: Some(Person {
                         login: author.login.clone(),
+                        teams,
                     }),
                 };
                 self.store.add_request(&request).await?;
@@ -107,13 +125,36 @@ impl Keeper {
                 );
                 return Ok(false);
             }
-            Err(error @ ForgeError::Refused { .. }) => {
-                tracing::warn!(error = %error, "a word is not taken");
-                word.refused = Some(NOT_TOLD.to_owned());
+            // It waits.
+            Err(error) if error.is_later() => return Err(error.into()),
+            Err(error) => {
+                tracing::warn!(%error, "a word is not taken");
+                word.refused = Some(match error {
+                    ForgeError::Refused { .. } => NOT_TOLD.to_owned(),
+                    error => format!("refused: nobody knows whether you may write here: {error}"),
+                });
             }
-            Err(error) => return Err(error.into()),
         }
         kept.words.push(word);
         Ok(true)
+    }
+
+    /// Whether somebody is in each of these teams, as the forge says. While it does not answer, the word waits.
+    async fn teams_of(
+        &self,
+        author: &User,
+        teams: &[String],
+    ) -> Result<BTreeMap<String, InTeam>, ForgeError> {
+        let mut said = BTreeMap::new();
+        for team in teams {
+            let of_team = match self.forge.members(team).await {
+                Ok(members) if members.contains(&author.id) => InTeam::Yes,
+                Ok(_) => InTeam::No,
+                Err(error) if error.is_later() => return Err(error),
+                Err(error) => InTeam::Untold(error.to_string()),
+            };
+            said.insert(team.clone(), of_team);
+        }
+        Ok(said)
     }
 }

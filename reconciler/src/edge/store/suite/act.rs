@@ -124,6 +124,57 @@ pub(super) async fn what_a_pass_stored_is_what_the_next_one_sees(fresh: Fresh) {
     assert_eq!(store.blocks_of(&commit(1)).await.unwrap(), [block]);
 }
 
+/// So many that they fill statements of a hundred, of ten and of one.
+const MANY: u128 = 231;
+
+// holds: SG-8
+pub(super) async fn orders_and_assignments_of_many_nodes_are_all_stored(fresh: Fresh) {
+    let store = &fresh.store;
+    let web = Scope::Module("web".parse().unwrap());
+    let (none, after) = (Counters::default(), Counters::default());
+    let mut act = act(&none, &after);
+    let mut signed = Signed::default();
+    for n in 0..MANY {
+        let text = format!("order of {n}");
+        let assignment = Assignment {
+            assigned: Some(content(&text)),
+            ..Assignment::default()
+        };
+        act.assignments.insert((node(n), web.clone()), Some(assignment));
+        act.contents
+            .insert(Digest::of(text.as_bytes()), text.clone().into_bytes());
+        signed
+            .orders
+            .push(order(OrderKind::Declaration, 3, Some(node(n)), &text));
+    }
+    // Stored twice it is stored once.
+    for _ in 0..2 {
+        store.commit(&act, &signed, &[], &[]).await.unwrap();
+    }
+    let seen = store.snapshot().await.unwrap();
+    for n in 0..MANY {
+        let text = format!("order of {n}");
+        let digest = Digest::of(text.as_bytes());
+        let assigned = seen.assignments[&(node(n), web.clone())].assigned.clone();
+        assert_eq!(assigned.unwrap().digest, digest);
+        assert_eq!(
+            store.content(digest).await.unwrap().as_deref(),
+            Some(text.as_bytes())
+        );
+        let stored = store.newest_declaration(node(n)).await.unwrap();
+        assert_eq!(stored.unwrap().envelope, text);
+    }
+    // One of them with other bytes, and nothing of the act is stored.
+    signed.orders[107].envelope.push('!');
+    signed
+        .orders
+        .push(order(OrderKind::Declaration, 4, Some(node(1)), "newer"));
+    let refused = store.commit(&act, &signed, &[], &[]).await.unwrap_err();
+    assert!(matches!(refused, StoreError::NumberReused { number: 3, .. }));
+    let newest = store.newest_declaration(node(1)).await.unwrap().unwrap();
+    assert_eq!(newest.number, 3);
+}
+
 // holds: SG-8
 pub(super) async fn an_act_that_was_decided_on_old_numbers_stores_nothing(fresh: Fresh) {
     let store = &fresh.store;

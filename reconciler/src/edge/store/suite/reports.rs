@@ -4,7 +4,10 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use meshplan_schemas::digest::Digest;
-use meshplan_schemas::report::{Cause, DeclarationState, DeclarationStatus};
+use meshplan_schemas::epoch::Targeting;
+use meshplan_schemas::fleet_list::UpdateClass;
+use meshplan_schemas::lifecycle::epoch::EpochState;
+use meshplan_schemas::report::{Cause, DeclarationState, DeclarationStatus, EpochStatus};
 
 use super::Fresh;
 use super::fixtures::*;
@@ -14,7 +17,7 @@ use crate::edge::store::act::Signed;
 use crate::edge::store::orders::OrderKind;
 use crate::edge::store::reports::{ReportWriter, Taken};
 use crate::edge::store::{Store, StoreError};
-use crate::pure::snapshot::Counters;
+use crate::pure::snapshot::{Counters, StandingEpoch};
 
 async fn take(writer: &ReportWriter, of: u128, counter: u64, cause: Cause) -> Taken {
     let envelope = format!("envelope {of} {counter}");
@@ -207,6 +210,46 @@ pub(super) async fn no_report_of_a_burst_is_lost_while_passes_read_and_write(fre
     assert_eq!(kept, REPORTS);
 }
 
+// holds: LK-7, B49
+pub(super) async fn what_one_node_says_in_one_batch_is_taken_in_its_order(fresh: Fresh) {
+    let (writer, _task) = ReportWriter::start(fresh.store.clone(), Waker::default());
+    let writer = &writer;
+    let says = |of: u128, counter, cause, envelope: &'static str| async move {
+        let report = report(node(of), counter, cause);
+        let taken = writer.take(node(of), counter, envelope.to_owned(), report);
+        taken.await.unwrap()
+    };
+    let answers = tokio::join!(
+        says(1, 1, Cause::Change, "one"),
+        says(2, u64::MAX, Cause::Change, "beyond all numbers"),
+        says(1, 3, Cause::Change, "three"),
+        says(1, 2, Cause::Look(7), "two, late"),
+        says(1, 3, Cause::Change, "three"),
+        says(1, 1, Cause::Change, "another one"),
+        says(2, 5, Cause::Look(9), "of another node"),
+    );
+    assert_eq!(
+        answers,
+        (
+            Taken::Stored,
+            Taken::Conflict,
+            Taken::Stored,
+            Taken::Stored,
+            Taken::Duplicate,
+            Taken::Conflict,
+            Taken::Stored
+        )
+    );
+    let heard = fresh.store.snapshot().await.unwrap().nodes;
+    let of = |n: u128| {
+        let state = &heard[&node(n)];
+        let counter = |report: &Option<meshplan_schemas::report::Report>| report.as_ref().map(|r| r.counter);
+        (counter(&state.report), counter(&state.look))
+    };
+    assert_eq!((of(1), of(2)), ((Some(3), Some(2)), (Some(5), Some(5))));
+    assert_eq!(fresh.store.reports_of(node(1), 9).await.unwrap().len(), 3);
+}
+
 // holds: DL-13
 pub(super) async fn a_node_whose_newest_order_went_back_is_told_until_it_was_given_once_more(fresh: Fresh) {
     let store = &fresh.store;
@@ -271,5 +314,76 @@ pub(super) async fn a_node_whose_newest_order_went_back_is_told_until_it_was_giv
     says(DeclarationState::Reverted, 9, "no-link").await.unwrap();
     assert_eq!(told().await, Some(9), "another order");
     says(DeclarationState::Confirmed, 9, "").await.unwrap();
+    assert_eq!(told().await, None);
+}
+
+// holds: DL-13
+pub(super) async fn a_node_whose_epoch_went_back_is_told_while_it_stands_until_it_was_given_once_more(
+    fresh: Fresh,
+) {
+    let store = &fresh.store;
+    let (writer, _task) = ReportWriter::start(store.clone(), Waker::default());
+    let none = Counters::default();
+    let standing = |epochs: &[u64]| Signed {
+        epochs_standing: epochs
+            .iter()
+            .map(|epoch| StandingEpoch {
+                epoch: *epoch,
+                digest: Digest::of(b"epoch"),
+                targeting: Targeting::everyone(),
+                policy: Digest::of(b"policy"),
+            })
+            .collect(),
+        ..Signed::default()
+    };
+    let mut reports = 0;
+    let mut says = |state, state_epoch, reason: &str| {
+        reports += 1;
+        let mut report = report(node(1), reports, Cause::Change);
+        report.epoch = Some(EpochStatus {
+            state_epoch,
+            state,
+            reason: reason.to_owned(),
+            received_via: "reconciler".to_owned(),
+            received_at: 0,
+            update_class: UpdateClass::BestEffort,
+            running: 0,
+        });
+        writer.take(node(1), reports, format!("envelope {reports}"), report)
+    };
+    let told = async || {
+        let aside = store.snapshot().await.unwrap().aside_epochs;
+        assert_eq!(store.anything_open().await.unwrap(), !aside.is_empty());
+        aside.get(&node(1)).copied()
+    };
+    let repeated = |epoch| {
+        let mut act = act(&none, &none);
+        act.repeated_epochs.insert(node(1), epoch);
+        act
+    };
+    let nothing = act(&none, &none);
+    store.commit(&nothing, &standing(&[7]), &[], &[]).await.unwrap();
+    says(EpochState::Reverted, 7, "a probe said no").await.unwrap();
+    assert_eq!(told().await, None, "its policy is to blame");
+    says(EpochState::Reverted, 7, "no-link").await.unwrap();
+    assert_eq!(told().await, Some(7));
+    store
+        .commit(&nothing, &standing(&[8, 7]), &[], &[])
+        .await
+        .unwrap();
+    assert_eq!(told().await, Some(7), "it stands below another");
+    store
+        .commit(&repeated(9), &standing(&[9, 8, 7]), &[], &[])
+        .await
+        .unwrap();
+    assert_eq!(told().await, None, "it was given once more");
+    says(EpochState::Reverted, 9, "no-link").await.unwrap();
+    assert_eq!(told().await, None, "and not again");
+    store.commit(&nothing, &standing(&[11]), &[], &[]).await.unwrap();
+    says(EpochState::Reverted, 10, "no-link").await.unwrap();
+    assert_eq!(told().await, None, "it stands no more");
+    says(EpochState::Reverted, 11, "no-link").await.unwrap();
+    assert_eq!(told().await, Some(11), "another epoch");
+    says(EpochState::Applied, 11, "").await.unwrap();
     assert_eq!(told().await, None);
 }

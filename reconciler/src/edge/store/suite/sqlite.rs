@@ -127,7 +127,7 @@ async fn a_database_of_a_newer_build_is_refused_with_both_numbers() {
     assert!(
         error
             .to_string()
-            .contains("was written by a newer meshplan (schema 99; this build knows 10)"),
+            .contains("was written by a newer meshplan (schema 99; this build knows 11)"),
         "{error}"
     );
 }

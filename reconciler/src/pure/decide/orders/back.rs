@@ -14,7 +14,7 @@ use meshplan_schemas::ident::{ModuleName, NodeId, ResourceName};
 use meshplan_schemas::report::Outcome;
 
 use super::declarations::{Urgency, declare, module_content, policy_on};
-use super::epochs::{Aborted, abort};
+use super::epochs::{Aborted, abort, is_overtaken};
 use super::restored::{Restored, Way, may_stay, restored};
 use super::{changed_policy, same_facts};
 use crate::pure::compose::{Retired, spent};
@@ -256,8 +256,10 @@ pub(in crate::pure::decide) fn back_again(
     let (declared, addressed) = (of(|r| r.return_sequence), of(|r| r.return_epoch));
     let sequence = declare(draft, delivery, &declared, Urgency::Urgent)?;
     // Where a newer epoch stands, the former policy is that one's business.
-    let newest = draft.epochs.first().map_or(0, |e| e.epoch);
-    let ours = delivery.walk.as_ref().is_some_and(|w| w.epoch == newest);
+    let ours = delivery
+        .walk
+        .as_ref()
+        .is_some_and(|w| w.epoch > 0 && !is_overtaken(&draft.epochs, w.epoch));
     let aborted = if addressed.is_empty() || !ours {
         Aborted::default()
     } else {

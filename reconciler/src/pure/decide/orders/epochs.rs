@@ -27,7 +27,7 @@ pub(super) fn release(
 ) -> Result<u64, DecideError> {
     let text = tree.policy.clone();
     draft.keep(tree.policy_digest, &text)?;
-    let in_force = below(draft, delivery, tree.policy_digest, &targeting);
+    let in_force = below(draft, first_epoch(delivery), tree.policy_digest, &targeting);
     let mgmt = delivery.config_mgmt(&tree.fleet.config_mgmt);
     let watch = (phase == Phase::Release).then(|| draft.now().as_second() + i64::from(mgmt.watch_secs()));
     let again = delivery.again.then_some(tree.policy_digest);
@@ -61,16 +61,62 @@ pub(in crate::pure::decide) fn base(
     else {
         return Ok(None);
     };
-    let text = draft.known.contents.texts.get(&digest);
-    let text = text.ok_or(DecideError::NoContent(digest))?.to_string();
+    accepted_for(draft, tree, commit, digest, Targeting::everyone()).map(Some)
+}
+
+/// Signs the accepted policy once more for these machines alone, whose epoch went back: no host tries a number twice (EP-3,
+/// DL-13). It belongs to the rollout that released it. Its number; none where no policy was accepted.
+pub(in crate::pure::decide) fn once_more(
+    draft: &mut Draft<'_>,
+    tree: &Composed,
+    nodes: &BTreeSet<NodeId>,
+) -> Result<Option<u64>, DecideError> {
+    let Some(accepted) = draft.known.snapshot.accepted.get(&Scope::Policy) else {
+        return Ok(None);
+    };
+    // Whoever runs it already notes the number: an order to everyone says them nothing new.
+    let targeting = if nodes.len() > NAMED {
+        Targeting::everyone()
+    } else {
+        Targeting::nodes(nodes.iter().copied().collect())
+    };
+    accepted_for(draft, tree, &accepted.commit, accepted.digest, targeting).map(Some)
+}
+
+/// Signs the accepted policy for whom it is to address, above what stands.
+fn accepted_for(
+    draft: &mut Draft<'_>,
+    tree: &Composed,
+    commit: &CommitId,
+    policy: Digest,
+    targeting: Targeting,
+) -> Result<u64, DecideError> {
+    let text = draft.known.contents.texts.get(&policy);
+    let text = text.ok_or(DecideError::NoContent(policy))?.to_string();
+    let in_force = below(draft, 0, policy, &targeting);
     let mgmt = &tree.fleet.config_mgmt;
     let epoch = Epoch {
+        targeting,
         min_daemon_version: mgmt.min_daemon_version.clone(),
         confirm_secs: mgmt.confirm_secs,
         confirm_probe: plan_for(tree, None, &[]).and_then(|plan| plan.confirm_probe.clone()),
+        in_force: in_force.iter().map(in_force_entry).collect(),
         ..plain(draft, commit, Phase::Release, text)
     };
-    stand(draft, epoch, digest, Vec::new()).map(Some)
+    stand(draft, epoch, policy, in_force)
+}
+
+/// Whether another policy stands above this epoch, or it stands no more: then what it says is a newer order's business. One
+/// that gives its policy to somebody once more takes nothing over.
+pub(in crate::pure::decide) fn is_overtaken(standing: &[StandingEpoch], epoch: u64) -> bool {
+    let own = standing.iter().position(|e| e.epoch == epoch);
+    let above = own.and_then(|own| Some((standing.get(own)?, standing.get(..own)?)));
+    above.is_none_or(|(own, newer)| newer.iter().any(|e| e.policy != own.policy))
+}
+
+/// The first epoch of a delivery's walk; 0 where it signed none.
+fn first_epoch(delivery: &Delivery) -> u64 {
+    delivery.walk.as_ref().map_or(0, |walk| walk.first_epoch)
 }
 
 /// The next epoch, to everyone and with nothing below it; the window of its confirm is still to be set.
@@ -147,16 +193,10 @@ fn stand(
     Ok(number)
 }
 
-/// What stands below an epoch of this walk with this policy, newest first, at most [`IN_FORCE`]: the walk's own epochs
-/// with the same policy, for machines that this one does not address, then what stood before the walk; without entries
-/// that no node would ever take. Below an epoch for everyone nothing stands.
-fn below(
-    draft: &Draft<'_>,
-    delivery: &Delivery,
-    policy: Digest,
-    targeting: &Targeting,
-) -> Vec<StandingEpoch> {
-    let first = delivery.walk.as_ref().map_or(0, |w| w.first_epoch);
+/// What stands below an epoch with this policy, newest first, at most [`IN_FORCE`]: epochs of the walk that began with the
+/// `first` one, 0 for none, with the same policy, for machines that this one does not address, then what stood before the walk;
+/// without entries that no node would ever take. Below an epoch for everyone nothing stands.
+fn below(draft: &Draft<'_>, first: u64, policy: Digest, targeting: &Targeting) -> Vec<StandingEpoch> {
     let before = |e: &&StandingEpoch| first == 0 || e.epoch < first;
     let (before, own): (Vec<_>, Vec<_>) = draft.epochs.iter().partition(before);
     let own = own.into_iter().filter(|e| e.policy == policy);
@@ -188,7 +228,7 @@ fn bound(standing: &mut Vec<StandingEpoch>) {
     }
 }
 
-/// So many nodes an abort names; those of more were of a walk whose place this one took.
+/// So many nodes an epoch names: an abort's of a walk whose place this one took, and those that get their policy once more.
 const NAMED: usize = 1_000;
 
 /// The epochs that take a walk's policy back: one where one addresses all whom the walk's epochs did.
@@ -251,7 +291,7 @@ pub(super) fn abort(draft: &mut Draft<'_>, delivery: &mut Delivery) -> Result<Ab
         each.push((Targeting::nodes(left.iter().copied().collect()), left));
     }
     for (targeting, nodes) in each.into_iter().rev() {
-        let below = below(draft, delivery, digest, &targeting);
+        let below = below(draft, first_epoch(delivery), digest, &targeting);
         let timing = timing(draft, delivery);
         // What takes something back every host takes that took it: no version is too old for it.
         let epoch = Epoch {

@@ -1,11 +1,21 @@
 //! Checks that a plan names, as a forge tells of them (DL-2).
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
 use meshplan_schemas::document::plan::Check;
+use meshplan_schemas::envelope::{Signer as _, SoftSigner};
 use meshplan_schemas::lifecycle::delivery::State;
+use meshplan_schemas::timestamp::BlockMark;
 
 use super::world::{World, tree};
 use crate::pure::compose::Composed;
+use crate::pure::decide::Tree;
+use crate::pure::journal::HEAD;
+use crate::pure::note::{self, Block};
+use crate::pure::recover::{self, Record};
 use crate::pure::snapshot::{Checked, Verdict};
+use crate::pure::unpassed::UNPASSED;
 
 fn checked(web: &str) -> Composed {
     let mut tree = tree(3, "one", &[("web", web)]);
@@ -117,6 +127,68 @@ fn a_commit_that_takes_the_place_of_one_whose_check_failed_answers_for_that_chec
     assert!(world.state(&back).is_final(), "{}", world.archive[&back].reason);
 }
 
+/// The record of all that happened, read back without these trailers.
+fn read_back(world: &World, without: &[&str]) -> Record {
+    let signer = SoftSigner::new(None, &[7; 32]).unwrap();
+    let mut newest: Option<BlockMark> = None;
+    let mut chain = Vec::new();
+    for transition in &world.transitions {
+        let number = newest.as_ref().map_or(1, |mark| mark.number + 1);
+        let mut block = Block::of_transition(transition, number, newest.map(|mark| mark.digest), 1);
+        block.trailers.retain(|(key, _)| !without.contains(&key.as_str()));
+        let text = block.text();
+        let signature = signer.sign(&note::signed_bytes(&text)).unwrap();
+        chain.extend(note::blocks(&note::seal(&text, &signer.key_id(), &signature)));
+        newest = Some(block.mark());
+    }
+    recover::read(&chain, &BTreeMap::new(), "fleet").unwrap()
+}
+
+// holds: DL-12, DL-15
+#[test]
+fn what_a_commit_answers_for_is_read_back_from_the_record() {
+    let mut world = at_a_forge();
+    let mut merge = |content: &str, policy: &str, verdicts: &[(&str, Verdict)]| {
+        let mut change = checked(content);
+        let other = tree(3, policy, &[]);
+        (change.policy, change.policy_digest) = (other.policy, other.policy_digest);
+        let commit = world.merge(change);
+        world.snapshot.checks.insert(commit.clone(), says(verdicts));
+        world.run(10);
+        commit
+    };
+    let passed = [("ci/a", Verdict::Passed), ("ci/b", Verdict::Passed)];
+    let failed = merge(
+        "two",
+        "one",
+        &[("ci/a", Verdict::Passed), ("ci/b", Verdict::Failed)],
+    );
+    let silent = merge("two", "two", &[("ci/a", Verdict::Passed)]);
+    let newest = merge("three", "two", &passed);
+    assert_eq!(world.codes(&newest).last().unwrap(), "held (check-failed)");
+    let owed: Vec<_> = world.archive[&newest]
+        .unpassed
+        .iter()
+        .map(|u| &u.commit)
+        .collect();
+    assert_eq!(owed, [&failed, &silent]);
+    // Whoever signs puts the head in.
+    let record = read_back(&world, &[HEAD]);
+    for read in &record.deliveries {
+        assert_eq!(
+            read.unpassed, world.archive[&read.commit].unpassed,
+            "{}",
+            read.commit
+        );
+    }
+    assert_eq!(record.deliveries.last().unwrap().commit, newest);
+    let silent = read_back(&world, &[HEAD, UNPASSED]).deliveries;
+    assert!(
+        silent.iter().all(|read| read.unpassed.is_empty()),
+        "nothing else says it"
+    );
+}
+
 // holds: DL-15
 #[test]
 fn each_leg_is_bounded_by_its_own_plan_where_the_default_one_walks_them_together() {
@@ -136,4 +208,40 @@ fn each_leg_is_bounded_by_its_own_plan_where_the_default_one_walks_them_together
         .insert(commit.clone(), says(&[("ci/a", Verdict::Failed)]));
     world.run(10);
     assert_eq!(world.codes(&commit).last().unwrap(), "held (check-failed)");
+}
+
+// holds: DL-15
+#[test]
+fn of_commits_that_come_together_one_whose_check_failed_is_not_carried_by_the_next_and_one_that_never_ran_is()
+{
+    let passed = [("ci/a", Verdict::Passed), ("ci/b", Verdict::Passed)];
+    let together = |of_older: &[(&str, Verdict)]| {
+        let mut world = at_a_forge();
+        let (older, first) = world.new_commit(Tree::Composed(Arc::new(checked("two"))), None);
+        let mut both = checked("two");
+        let other = tree(3, "two", &[]);
+        (both.policy, both.policy_digest) = (other.policy, other.policy_digest);
+        let (newer, second) = world.new_commit(Tree::Composed(Arc::new(both)), None);
+        world.snapshot.checks.insert(newer.clone(), says(&passed));
+        world.pass(&[first, second]);
+        world.run(10);
+        assert_eq!(world.state(&older), State::Superseded);
+        assert_eq!(
+            world.state(&newer),
+            State::Proposed,
+            "nobody has asked about the older one"
+        );
+        world.snapshot.checks.insert(older, says(of_older));
+        world.run(100);
+        (
+            world.codes(&newer).last().unwrap().clone(),
+            read_back(&world, &[]),
+            world,
+        )
+    };
+    let (code, record, world) = together(&[("ci/a", Verdict::Failed)]);
+    assert_eq!(code, "held (check-failed)");
+    let read = record.deliveries.last().unwrap();
+    assert_eq!(read.unpassed, world.archive[&read.commit].unpassed);
+    assert_eq!(together(&[]).0, "delivered (done)");
 }

@@ -68,7 +68,7 @@ fn a_line_in_the_commit_lets_things_go_unless_the_plan_names_who_may_say_so() {
     let mut with_actors = modules(3, 12);
     with_actors.gate_digest = meshplan_schemas::digest::Digest::of(b"actors");
     for plan in with_actors.plans.values_mut() {
-        plan.actors = vec!["alice".to_owned()];
+        plan.actors = vec!["alice".parse().unwrap()];
     }
     let gate = named.merge(with_actors);
     named.run(300);

@@ -139,7 +139,22 @@ impl SimHost {
         let Some((number, _)) = epoch_to_run(newest, digest, id, &[]) else {
             return false;
         };
+        // One that did not stay is not tried again by itself.
+        let settled = |(tried, state, _): &(u64, EpochState, String)| {
+            *tried == number && *state == EpochState::Reverted
+        };
+        if self.epoch_state.as_ref().is_some_and(settled) {
+            return false;
+        }
         let policy = &all[&number].policy;
+        let runs = self.running.and_then(|number| all.get(&number));
+        let is_news = runs.is_none_or(|runs| runs.policy != *policy);
+        if is_news && self.behaviour == Behaviour::LosesLinkOnce && !self.lost_link {
+            self.lost_link = true;
+            let reason = "no-link: not heard in the window".into();
+            self.epoch_state = Some((number, EpochState::Reverted, reason));
+            return true;
+        }
         if policy.contains("bad") && self.behaviour == Behaviour::Fails {
             self.epoch_state = Some((number, EpochState::Reverted, "a probe said no".into()));
             return true;

@@ -26,6 +26,8 @@ mod moment;
 const NODES: u128 = 3;
 /// The story in which the third machine is left behind.
 const LEFT_BEHIND_STORY: usize = 3;
+/// The story of two policies in which nobody waits for the third machine.
+const BEST_EFFORT_STORY: usize = 4;
 /// How often each fault may happen.
 const FAULTS: u8 = 2;
 
@@ -65,32 +67,44 @@ enum Happens {
 }
 
 /// A tree whose stages want one healthy look, so that a walk has few steps.
-fn fleet(policy: &str, web: &str, left_behind: Option<u128>) -> Tree {
+fn fleet(policy: &str, web: &str, third: UpdateClass) -> Tree {
     let mut tree: Composed = tree(NODES, policy, &[("web", web)]);
     for plan in tree.plans.values_mut() {
         for stage in &mut plan.stages {
             stage.healthy.as_mut().unwrap().times = 1;
         }
     }
-    if let Some(n) = left_behind {
-        let mut nodes: BTreeMap<_, _> = tree.nodes.iter().map(|(id, of)| (*id, of.clone())).collect();
-        let mut behind = (*nodes[&node(n)]).clone();
-        behind.update_class = UpdateClass::LeftBehind;
-        nodes.insert(node(n), Arc::new(behind));
-        tree.nodes = nodes.into_iter().collect();
-    }
+    let mut nodes: BTreeMap<_, _> = tree.nodes.iter().map(|(id, of)| (*id, of.clone())).collect();
+    let mut classed = (*nodes[&node(3)]).clone();
+    classed.update_class = third;
+    nodes.insert(node(3), Arc::new(classed));
+    tree.nodes = nodes.into_iter().collect();
     Tree::Composed(Arc::new(tree))
 }
 
+/// The class of the third machine in a story.
+fn third(story: usize) -> UpdateClass {
+    match story {
+        LEFT_BEHIND_STORY => UpdateClass::LeftBehind,
+        BEST_EFFORT_STORY => UpdateClass::BestEffort,
+        _ => UpdateClass::Required,
+    }
+}
+
 /// What is merged in each story: a module that may fail and one that mends it, the same content once more, both payloads
-/// of which one may fail, and a fleet with a machine that is left behind.
+/// of which one may fail, a fleet with a machine that is left behind, and two policies over one that nobody waits for.
 fn stories() -> Vec<[Tree; 2]> {
-    vec![
-        [fleet("one", "bad", None), fleet("one", "three", None)],
-        [fleet("one", "bad", None), fleet("one", "bad", None)],
-        [fleet("bad", "two", None), fleet("two", "two", None)],
-        [fleet("two", "two", Some(3)), fleet("two", "three", Some(3))],
-    ]
+    let texts = [
+        [("one", "bad"), ("one", "three")],
+        [("one", "bad"), ("one", "bad")],
+        [("bad", "two"), ("two", "two")],
+        [("two", "two"), ("two", "three")],
+        [("two", "one"), ("three", "one")],
+    ];
+    let stories = texts.into_iter().enumerate();
+    stories
+        .map(|(story, commits)| commits.map(|(policy, web)| fleet(policy, web, third(story))))
+        .collect()
 }
 
 struct Engine {
@@ -109,8 +123,7 @@ impl Engine {
                     return World::empty(NODES);
                 }
                 let mut world = World::empty(NODES);
-                let behind = (story == LEFT_BEHIND_STORY).then_some(3);
-                let first = world.merge_tree(fleet("one", "one", behind));
+                let first = world.merge_tree(fleet("one", "one", third(story)));
                 world.run(900);
                 assert_eq!(world.state(&first), Of::Delivered);
                 // Every machine may fail what is bad: whether it does is one of the things that can happen.
@@ -442,6 +455,12 @@ fn without_a_deadline_a_walk_does_not_end() {
 #[test]
 fn without_their_exception_machines_that_are_left_behind_are_walked() {
     is_missed(Guard::LeftBehind, LEFT_BEHIND_STORY, BEHIND);
+}
+
+// holds: RO-9, DL-13
+#[test]
+fn without_an_order_once_more_a_machine_that_nobody_waits_for_keeps_the_former_policy() {
+    is_missed(Guard::OnceMore, BEST_EFFORT_STORY, FORMER);
 }
 
 // A way that random walks found: the canary is outstanding with its declaration when a newer delivery walks its policy

@@ -62,7 +62,7 @@ fn leg(nodes: u128) -> Leg {
 
 /// How many machines each stage takes.
 fn sizes(tree: &Composed, nodes: u128) -> Vec<usize> {
-    let stages = forecast(tree, &[leg(nodes)]).stages;
+    let stages = forecast(None, tree, &[leg(nodes)]).stages;
     stages.iter().map(|stage| stage.machines).collect()
 }
 
@@ -119,7 +119,7 @@ fn waves_are_one_machine_at_least_and_end() {
                 plan.stages[1].batch = Some(Amount::Percent(percent));
             }
             let fleet = usize::try_from(nodes).unwrap();
-            let waves = forecast(&tree, &[leg(nodes)]).stages[0].waves;
+            let waves = forecast(None, &tree, &[leg(nodes)]).stages[0].waves;
             let expected = if fleet == 0 { 0 } else { fleet.div_ceil(batch) };
             assert_eq!(waves, expected, "waves of {percent} % of {nodes}");
         }
@@ -134,7 +134,7 @@ fn a_choice_that_nobody_fits_is_one_machine_said_aloud_or_a_hold_and_never_all()
         for plan in tree.plans.values_mut() {
             plan.stages[0].select.roles = vec!["nobody".parse().unwrap()];
         }
-        let told = forecast(&tree, &[leg(nodes)]);
+        let told = forecast(None, &tree, &[leg(nodes)]);
         assert_eq!(told.stages[0].machines, 1, "{nodes}");
         let line = told.stages[0].line.as_deref().unwrap_or_default();
         assert!(line.contains("goes first instead"), "{line:?}");

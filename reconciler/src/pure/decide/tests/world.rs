@@ -10,7 +10,8 @@ use meshplan_schemas::digest::Digest;
 use meshplan_schemas::epoch::Epoch;
 use meshplan_schemas::ident::{CommitId, KeyId, NodeId};
 use meshplan_schemas::lifecycle::delivery::State;
-use meshplan_schemas::report::{Cause, Report};
+use meshplan_schemas::lifecycle::epoch::EpochState;
+use meshplan_schemas::report::{Cause, DeclarationState, Report};
 use meshplan_schemas::resource::{Content, Kind};
 
 use super::host::{Behaviour, SimHost};
@@ -18,12 +19,13 @@ pub(super) use super::trees::{node, tree};
 use crate::pure::act::{Act, Order};
 use crate::pure::compose::Composed;
 use crate::pure::compose::former::Former;
-use crate::pure::decide::look::went_aside;
+use crate::pure::decide::look::{epoch_went_aside, went_aside};
 use crate::pure::decide::{Contents, Known, NewCommit, Settings, Tree, decide};
 use crate::pure::delivery::{Delivery, Transition};
 use crate::pure::diff::proven;
 use crate::pure::events::{self, Event};
 use crate::pure::forge::revert::Revert;
+use crate::pure::parts::Branch;
 use crate::pure::signatures::Brought;
 use crate::pure::snapshot::{HeadRef, Request, Snapshot, Verb};
 
@@ -47,6 +49,8 @@ pub(super) struct World {
     pub(super) signatures: BTreeMap<CommitId, Vec<Brought>>,
     /// Under which sequence a node was given its order once more.
     repeated: BTreeMap<NodeId, u64>,
+    /// Under which epoch a node was given its policy once more.
+    repeated_epochs: BTreeMap<NodeId, u64>,
     /// Reverts that were to be proposed.
     pub(super) reverts: Vec<Revert>,
     commits: u32,
@@ -100,6 +104,7 @@ impl World {
             archive: BTreeMap::new(),
             signatures: BTreeMap::new(),
             repeated: BTreeMap::new(),
+            repeated_epochs: BTreeMap::new(),
             reverts: Vec::new(),
             commits: 0,
             reused: false,
@@ -117,6 +122,21 @@ impl World {
 
     pub(super) fn merge(&mut self, tree: Composed) -> CommitId {
         self.merge_tree(Tree::Composed(Arc::new(tree)))
+    }
+
+    /// A commit of a component, with the tree that it is part of.
+    pub(super) fn merge_of(&mut self, repo: &str, tree: Composed) -> CommitId {
+        let (commit, mut news) = self.new_commit(Tree::Composed(Arc::new(tree)), None);
+        news.component = Some(Self::branch_of(repo));
+        self.pass(&[news]);
+        commit
+    }
+
+    pub(super) fn branch_of(repo: &str) -> Branch {
+        Branch {
+            repo: repo.to_owned(),
+            branch: "main".to_owned(),
+        }
     }
 
     /// A commit whose message lets things go (FR-12).
@@ -166,7 +186,7 @@ impl World {
 
     /// A person asks for something; the answer.
     pub(super) fn ask(&mut self, verb: Verb, commit: Option<CommitId>, until: Option<Timestamp>) -> String {
-        self.snapshot.requests.push(Request {
+        let request = Request {
             id: "r".into(),
             at: self.now,
             actor: "dana".into(),
@@ -176,7 +196,13 @@ impl World {
             why: String::new(),
             start: None,
             by: None,
-        });
+        };
+        self.request(request)
+    }
+
+    /// The answer to what somebody asks for.
+    pub(super) fn request(&mut self, request: Request) -> String {
+        self.snapshot.requests.push(request);
         let act = self.decide(&[]);
         let answer = act.answers[0].1.clone();
         let looks = self.apply(act);
@@ -303,7 +329,8 @@ impl World {
             self.publish(order);
         }
         self.repeated.extend(act.repeated);
-        let nodes: Vec<NodeId> = self.snapshot.aside.keys().copied().collect();
+        self.repeated_epochs.extend(act.repeated_epochs);
+        let nodes: Vec<NodeId> = self.snapshot.nodes.keys().copied().collect();
         nodes.into_iter().for_each(|id| self.note_aside(id));
         act.looks.iter().map(|l| (l.node, l.id)).collect()
     }
@@ -450,6 +477,26 @@ impl World {
             Some(sequence) => self.snapshot.aside.insert(id, sequence),
             None => self.snapshot.aside.remove(&id),
         };
+        let standing = |number: &u64| self.snapshot.epochs.iter().any(|e| e.epoch == *number);
+        let aside = report.and_then(epoch_went_aside).filter(standing);
+        let repeated = self.repeated_epochs.get(&id).copied().unwrap_or_default();
+        match aside.filter(|epoch| repeated < *epoch) {
+            Some(epoch) => self.snapshot.aside_epochs.insert(id, epoch),
+            None => self.snapshot.aside_epochs.remove(&id),
+        };
+    }
+
+    /// Whether what a machine was given once more went back too: then nobody orders it a third time (DL-13).
+    pub(super) fn went_back_twice(&self, id: NodeId) -> bool {
+        let host = &self.hosts[&id];
+        let given = |repeated: &BTreeMap<NodeId, u64>, number: u64| repeated.get(&id) == Some(&number);
+        let declaration = host.taken.as_ref().is_some_and(|(sequence, state, _)| {
+            *state == DeclarationState::Reverted && given(&self.repeated, *sequence)
+        });
+        let epoch = host.epoch_state.as_ref().is_some_and(|(number, state, _)| {
+            *state == EpochState::Reverted && given(&self.repeated_epochs, *number)
+        });
+        declaration || epoch
     }
 
     pub(super) fn switch_off(&mut self, n: u128) {

@@ -34,7 +34,8 @@ pub(in crate::pure::decide) fn announce(draft: &mut Draft<'_>) -> Result<(), Dec
             author: new.author.clone(),
             reason: reason.clone(),
             transitions: 1,
-            allows_removals: new.allows_removals.clone(),
+            // What goes from machines is the fleet repo's to say (FR-12).
+            allows_removals: new.allows_removals.clone().filter(|_| new.component.is_none()),
             base: before.as_ref().and_then(signed::base_after),
             rewritten: new.rewritten || rewritten::unanswered(before.as_ref()),
             ..Delivery::announced(repo, new.commit.clone(), order, now)

@@ -8,8 +8,9 @@ use meshplan_schemas::ident::CommitId;
 use meshplan_schemas::lifecycle::delivery::Code;
 
 use crate::pure::decide::draft::Draft;
-use crate::pure::delivery::{Delivery, Unpassed};
+use crate::pure::delivery::Delivery;
 use crate::pure::snapshot::Verdict;
+use crate::pure::unpassed::Unpassed;
 
 /// What follows of the checks.
 pub(super) enum Asked {
@@ -32,13 +33,17 @@ pub(super) fn named(bounds: &[Option<PlanDoc>]) -> Vec<String> {
     names.into_iter().collect()
 }
 
-/// What a delivery owes to whatever takes its place: its checks, where they have not passed.
-pub(super) fn unpassed(draft: &Draft<'_>, older: &Delivery) -> Vec<Unpassed> {
-    let own = (!matches!(ask_of(draft, &older.commit, &older.checks), Asked::Passed)).then(|| Unpassed {
+/// What a delivery leaves to whatever takes its place: its gate, with the checks that have not passed. `unasked`: nobody
+/// judged it before.
+pub(super) fn unpassed(draft: &Draft<'_>, older: &Delivery, unasked: bool) -> Vec<Unpassed> {
+    let passed = matches!(ask_of(draft, &older.commit, &older.checks), Asked::Passed);
+    // What changes nothing is asked of nobody.
+    let own = (!older.legs.is_empty()).then(|| Unpassed {
         commit: older.commit.clone(),
         name: older.name.clone(),
         scopes: older.legs.iter().map(|leg| leg.scope.clone()).collect(),
-        checks: older.checks.clone(),
+        checks: if passed { Vec::new() } else { older.checks.clone() },
+        unasked,
     });
     older.unpassed.iter().cloned().chain(own).collect()
 }
@@ -52,6 +57,7 @@ pub(super) fn ask(draft: &Draft<'_>, delivery: &Delivery) -> Asked {
         let words = |reason| format!("{}, whose place it took: {reason}", older.name);
         match ask_of(draft, &older.commit, &older.checks) {
             Asked::Passed => Asked::Passed,
+            Asked::Holds(Code::MergedUnchecked, _) if older.unasked => Asked::Passed,
             Asked::Waits(reason) => Asked::Waits(words(reason)),
             Asked::Holds(code, reason) => Asked::Holds(code, words(reason)),
         }

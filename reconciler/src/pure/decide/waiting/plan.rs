@@ -12,50 +12,24 @@ use crate::pure::compose::Composed;
 use crate::pure::delivery::{Delivery, Inherited, Leg, OnTrouble, Reached, StageRun, Step, Walk};
 use crate::pure::scope::Scope;
 
-/// The plan that covers the legs: the one that names a scope of it, else the default plan.
+/// The plan that covers the legs: the one that names a scope of it, else the default plan. What is walked decides, where there
+/// is any: policy and modules. `by` is the component whose commit it is, none for one of the fleet repo.
 ///
 /// Legs under several plans share the default one, so that they share their fate (DL-3, `legs = "together"`).
-/// Of a component's commit (`component`: its repository) the modules that it feeds are covered by its own plan first.
 pub(in crate::pure::decide) fn plan_for<'a>(
     tree: &'a Composed,
-    component: Option<&str>,
+    by: Option<&str>,
     legs: &[Leg],
 ) -> Option<&'a PlanDoc> {
-    let feeds = |scope: &Scope| {
-        let of = tree
-            .fleet
-            .components
-            .iter()
-            .filter(|of| Some(of.repo.as_str()) == component);
-        matches!(scope, Scope::Module(name) if of.map(|of| &of.module).any(|module| module == name))
-    };
-    let own = component.and_then(|repo| {
-        let covers = |plan: &&PlanDoc| {
-            plan.covers
-                .iter()
-                .any(|c| matches!(c, Covers::Component(of) if of == repo))
-        };
-        tree.plans.values().find(covers)
-    });
-    let of = |scope: &Scope| {
-        let own = own.filter(|_| feeds(scope));
-        own.or_else(|| {
-            tree.plans.values().find(|plan| {
-                plan.covers.iter().any(|covers| match (covers, scope) {
-                    (Covers::Policy, Scope::Policy)
-                    | (Covers::List, Scope::List)
-                    | (Covers::Gate, Scope::Gate) => true,
-                    (Covers::Module(name), Scope::Module(module)) => name == module,
-                    _ => false,
-                })
-            })
-        })
-    };
-    let named: Vec<Option<&PlanDoc>> = legs
+    let is_walked = |leg: &&Leg| matches!(leg.scope, Scope::Policy | Scope::Module(_));
+    let mut named: Vec<Option<&PlanDoc>> = legs
         .iter()
-        .filter(|leg| matches!(leg.scope, Scope::Policy | Scope::Module(_)))
-        .map(|leg| of(&leg.scope))
+        .filter(is_walked)
+        .map(|leg| own_plan(tree, by, &leg.scope))
         .collect();
+    if named.is_empty() {
+        named.extend(legs.iter().map(|leg| own_plan(tree, by, &leg.scope)));
+    }
     let default = tree
         .plans
         .values()
@@ -63,6 +37,26 @@ pub(in crate::pure::decide) fn plan_for<'a>(
     match named.first() {
         Some(first) if named.iter().all(|p| p == first) => first.or(default),
         _ => default,
+    }
+}
+
+/// The plan that names a scope. A module that a component feeds has two that may: a commit of the component goes by the
+/// component's first, any other by the module's first.
+fn own_plan<'a>(tree: &'a Composed, by: Option<&str>, scope: &Scope) -> Option<&'a PlanDoc> {
+    let covering = |wanted: Covers| tree.plans.values().find(|plan| plan.covers.contains(&wanted));
+    let module = match scope {
+        Scope::Policy => return covering(Covers::Policy),
+        Scope::List => return covering(Covers::List),
+        Scope::Gate => return covering(Covers::Gate),
+        Scope::Module(module) => module,
+    };
+    let feeds = tree.fleet.components.iter().find(|of| of.module == *module);
+    let components = feeds.and_then(|of| covering(Covers::Component(of.repo.clone())));
+    let modules = covering(Covers::Module(module.clone()));
+    if feeds.is_some_and(|of| Some(of.repo.as_str()) == by) {
+        components.or(modules)
+    } else {
+        modules.or(components)
     }
 }
 
@@ -164,7 +158,7 @@ fn trouble(written: Option<Trouble>) -> OnTrouble {
 }
 
 /// One machine, then the rest: what a fleet without a plan walks.
-fn built_in_stages() -> Vec<StageDoc> {
+pub(super) fn built_in_stages() -> Vec<StageDoc> {
     let stage = |name: &str, count, rest| StageDoc {
         name: name.to_owned(),
         line: 0,

@@ -149,19 +149,19 @@ pub(super) fn serve_outstanding(draft: &mut Draft<'_>) -> Result<(), DecideError
             continue;
         };
         let walked = reached_by_others(draft, &delivery);
-        let newest_epoch = draft.epochs.first().map_or(0, |e| e.epoch);
         let tree = newest_tree(draft);
         let Some(walk) = delivery.walk.as_mut() else {
             continue;
         };
         let own_epoch = walk.reached.values().map(|r| r.return_epoch).max().unwrap_or(0);
+        let overtaken = orders::is_overtaken(&draft.epochs, own_epoch);
         let mut aside = BTreeSet::new();
         for (id, reached) in walk.reached.iter_mut().filter(|(_, r)| !r.returned) {
             let gone = tree.as_ref().is_some_and(|t| !t.nodes.contains_key(id));
             // A newer order speaks to it in this one's place: a declaration is the sum of what is assigned, an epoch has a
             // number. Each only for its own payload.
             let declared = reached.return_sequence == 0 || walked.contains(id);
-            let addressed = reached.return_epoch == 0 || newest_epoch > own_epoch;
+            let addressed = reached.return_epoch == 0 || overtaken;
             if gone || (declared && addressed) {
                 reached.returned = true;
                 continue;

@@ -150,3 +150,38 @@ fn a_status_says_its_state_in_the_field_status() {
     let none = read_statuses(br#"{"state":"","total_count":0,"statuses":null}"#).unwrap();
     assert_eq!((none.total, none.count), (Some(0), 0));
 }
+
+// holds: DL-4, B57
+#[test]
+fn a_team_is_found_in_the_organisation_and_its_members_are_known_by_number() {
+    let repo = Repo::parse("acme/fleet").unwrap();
+    assert_eq!(repo.teams().unwrap().path, "orgs/acme/teams?page=1&limit=50");
+    let teams = repo.read_teams(br#"[{"id":31,"name":"ops","permission":"write"}]"#);
+    assert_eq!(
+        teams.unwrap().items,
+        [Team {
+            id: 31,
+            name: "ops".to_owned()
+        }]
+    );
+    assert_eq!(repo.members("31").path, "teams/31/members?page=1&limit=50");
+    let members = repo.read_members(br#"[{"id":41,"login":"dana"},{"id":-1,"login":"Ghost"}]"#);
+    let members = members.unwrap();
+    assert_eq!(
+        (members.count, members.items.len()),
+        (2, 1),
+        "who is gone is in no team"
+    );
+}
+
+// holds: DL-4
+#[test]
+fn of_comments_those_are_asked_for_that_may_be_new() {
+    let repo = Repo::parse("acme/fleet").unwrap();
+    assert_eq!(repo.comments(7, None).path, "repos/acme/fleet/issues/7/comments");
+    let since = "2026-11-29T10:00:00.7Z".parse().unwrap();
+    assert_eq!(
+        repo.comments(7, Some(since)).path,
+        "repos/acme/fleet/issues/7/comments?since=2026-11-29T10:00:00Z"
+    );
+}

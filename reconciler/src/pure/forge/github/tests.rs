@@ -136,7 +136,26 @@ fn lists_are_asked_for_by_the_hundred() {
         "repos/acme/fleet/pulls?state=open&sort=created&direction=asc&per_page=100&page=1"
     );
     assert_eq!(
-        repo().comments(7).path,
-        "repos/acme/fleet/issues/7/comments?per_page=100&page=1"
+        repo().comments(7, None).path,
+        "repos/acme/fleet/issues/7/comments?per_page=30&page=1",
+        "of comments, which may be long, by less"
     );
+    let since = "2026-11-29T10:00:00.7Z".parse().unwrap();
+    assert_eq!(
+        repo().comments(7, Some(since)).path,
+        "repos/acme/fleet/issues/7/comments?since=2026-11-29T10:00:00Z&per_page=30&page=1"
+    );
+}
+
+// holds: DL-4, B57
+#[test]
+fn a_team_is_asked_for_by_its_address_and_its_members_are_known_by_number() {
+    assert_eq!(
+        repo().members("edge ops").path,
+        "orgs/acme/teams/edge%20ops/members?per_page=100&page=1"
+    );
+    let page = repo().read_members(br#"[{"id":41,"login":"dana"},{"login":"nobody"}]"#);
+    let page = page.unwrap();
+    assert_eq!((page.count, page.unread), (2, 1));
+    assert_eq!(page.items[0].id, 41);
 }

@@ -157,3 +157,20 @@ fn statuses_are_said_and_read_in_the_words_of_pipelines() {
         assert_eq!(call.body.unwrap()["state"], said);
     }
 }
+
+// holds: DL-4, B57
+#[test]
+fn a_team_is_a_group_by_its_whole_path_and_who_is_blocked_is_not_in_it() {
+    assert_eq!(
+        project().members("acme/ops").path,
+        "groups/acme%2Fops/members?per_page=100&page=1"
+    );
+    let page = project().read_members(
+        br#"[{"id":41,"username":"dana","state":"active","access_level":30},
+        {"id":42,"username":"ravi","state":"blocked","access_level":30}]"#,
+    );
+    let page = page.unwrap();
+    assert_eq!(page.count, 2);
+    let ids: Vec<u64> = page.items.iter().map(|user| user.id).collect();
+    assert_eq!(ids, [41]);
+}

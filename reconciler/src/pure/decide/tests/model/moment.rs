@@ -100,7 +100,7 @@ impl Hash for Moment {
             snapshot.epochs,
             snapshot.known_bad,
             snapshot.accepted,
-            snapshot.aside,
+            (&snapshot.aside, &snapshot.aside_epochs),
             self.looks,
             self.due,
             self.world.serving_since
@@ -207,7 +207,8 @@ impl Moment {
                         .verdict
                         .as_ref()
                         .is_some_and(|v| v.word == VerdictWord::Passed);
-                    if !has || !passed {
+                    let awaited = !walk.classes.contains_key(id);
+                    if (awaited && !passed) || (passed && !has) {
                         self.broken.insert(CONFIRMED);
                     }
                 }
@@ -286,6 +287,20 @@ impl Moment {
         }
         let stopped = then.world.archive.values().any(|d| d.state == Of::Held);
         for (id, host) in &then.world.hosts {
+            if then.world.went_back_twice(*id) {
+                continue;
+            }
+            let its = then
+                .world
+                .snapshot
+                .epochs
+                .iter()
+                .find(|e| e.targeting.addresses(*id, &[]));
+            let policy = host.running.map(|number| &then.world.epochs[&number].policy);
+            let runs = policy.map(|policy| Digest::of(policy.as_bytes()));
+            if !stopped && its.map(|e| e.policy) != runs {
+                return Err(FORMER);
+            }
             let assigned = then
                 .world
                 .snapshot

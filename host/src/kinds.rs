@@ -4,13 +4,16 @@
 //! `revert` (the act that brings back what was there) and `remove`. Adding one touches its file and [`Wanted`].
 
 pub mod action;
+mod claim;
 pub mod container;
 pub mod directory;
 pub mod file;
+pub mod filter;
 pub mod group;
 pub mod kernel_module;
 pub mod link;
 pub mod network;
+pub mod package;
 pub mod probe;
 pub mod process;
 mod reach;
@@ -29,6 +32,7 @@ use meshplan_schemas::resource::Kind;
 use meshplan_schemas::resource::programs::Run;
 use zeroize::Zeroizing;
 
+pub use self::claim::{around_of, claims, claims_of, stopped_while, target};
 use self::file::Bytes;
 use self::reach::{BOUND, put_text, run, text_of};
 pub use self::reach::{Back, Reach};
@@ -88,6 +92,10 @@ pub enum Wanted {
     Network(network::Wanted),
     /// See [`volume`].
     Volume(volume::Wanted),
+    /// See [`package`].
+    Package(package::Wanted),
+    /// See [`filter`].
+    Filter(filter::Wanted),
     /// Asks, and changes nothing: judged by the agent.
     Probe,
 }
@@ -158,6 +166,8 @@ impl Wanted {
                 .map(Self::Container),
             Kind::Network(spec) => network::validate(spec).map(Self::Network),
             Kind::Volume(spec) => volume::validate(spec).map(Self::Volume),
+            Kind::Package(spec) => package::validate(spec).map(Self::Package),
+            Kind::Filter(spec) => filter::validate(spec).map(Self::Filter),
             Kind::Probe(spec) => match probe::validate(spec) {
                 Ok(()) => Ok(Self::Probe),
                 Err(why) => Err(Invalid::Fields(why)),
@@ -188,6 +198,8 @@ impl Wanted {
             Self::Container(w) => thing(Sort::Container, &w.asked.name),
             Self::Network(w) => thing(Sort::Network, &w.asked.name),
             Self::Volume(w) => thing(Sort::Volume, &w.asked.name),
+            Self::Package(w) => thing(Sort::Package, &w.name),
+            Self::Filter(_) => thing(Sort::Filter, filter::NAME),
             Self::Probe => None,
         }
     }
@@ -207,6 +219,7 @@ impl Wanted {
     pub fn fetch(&self, reach: Reach<'_>) -> Result<Option<String>, String> {
         match self {
             Self::Container(w) => container::fetch(w, reach),
+            Self::Package(w) => package::fetch(w, reach).map(|()| None),
             _ => Ok(None),
         }
     }
@@ -237,6 +250,7 @@ impl Wanted {
         match self {
             Self::File(w) => &w.followers,
             Self::Tree(w) => &w.followers,
+            Self::Package(w) => &w.followers,
             _ => &[],
         }
     }
@@ -253,6 +267,7 @@ impl Wanted {
         match self {
             Self::User(w) => w.spec.absent,
             Self::Group(w) => w.is_absent,
+            Self::Package(w) => w.is_absent,
             _ => false,
         }
     }
@@ -304,6 +319,8 @@ impl Wanted {
             Self::Container(w) => container::plan(w, observed, ran, reach),
             Self::Network(w) => network::plan(w, observed),
             Self::Volume(w) => volume::plan(w, observed),
+            Self::Package(w) => package::plan(w, observed, reach),
+            Self::Filter(w) => filter::plan(w, observed, reach),
             Self::Probe => Decision::Unchanged,
         }
     }
@@ -352,6 +369,8 @@ impl Wanted {
             Self::Container(w) => return container::apply(w, ran, reach),
             Self::Network(w) => network::apply(w, reach.system.engine())?,
             Self::Volume(w) => volume::apply(w, reach.system.engine())?,
+            Self::Package(w) => package::apply(w, reach)?,
+            Self::Filter(w) => filter::apply(w, reach)?,
             Self::Probe => {}
         }
         Ok(None)
@@ -362,7 +381,7 @@ impl Wanted {
     pub fn verify(&self, reach: Reach<'_>) -> Option<String> {
         let target = self.target()?;
         match self.plan(&state(&target, reach), true, reach) {
-            Decision::Unchanged => None,
+            Decision::Unchanged | Decision::Idle(_) => None,
             Decision::Create(why)
             | Decision::Update(why)
             | Decision::Refuse(why)
@@ -388,83 +407,6 @@ impl Wanted {
     }
 }
 
-/// What a resource of a kind has; none for what is no target: a probe, a kind that this host does not have, a path that
-/// is none.
-#[must_use]
-pub fn target(name: &ResourceName, kind: &Kind) -> Option<Target> {
-    let thing = |sort, name: &str| Some(Target::Thing(sort, name.to_owned()));
-    match kind {
-        Kind::Service(spec) => thing(Sort::Unit, &spec.unit),
-        Kind::Process(spec) => thing(Sort::Process, &spec.name),
-        Kind::User(spec) => thing(Sort::User, &spec.name),
-        Kind::Group(spec) => thing(Sort::Group, &spec.name),
-        Kind::Sysctl(spec) => thing(Sort::Setting, &spec.key),
-        Kind::KernelModule(spec) => thing(Sort::KernelModule, &kernel_module::plain(&spec.name)),
-        Kind::Action(_) => thing(Sort::Step, &name.to_string()),
-        Kind::Archive(spec) => thing(Sort::Tree, &spec.path),
-        Kind::Bundle(spec) => thing(Sort::Tree, &spec.path),
-        Kind::Container(spec) => thing(Sort::Container, &spec.name),
-        Kind::Network(spec) => thing(Sort::Network, &spec.name),
-        Kind::Volume(spec) => thing(Sort::Volume, &spec.name),
-        other => TargetPath::parse(other.target()?).ok().map(Target::Path),
-    }
-}
-
-/// What else a resource of a kind keeps others from having (HR-6): the units and files of a process, or of a scheduled
-/// container; the path of a tree.
-#[must_use]
-pub fn claims(kind: &Kind) -> Vec<Target> {
-    match kind {
-        Kind::Process(spec) => claims_of(&spec.name),
-        Kind::Archive(_) | Kind::Bundle(_) => {
-            let path = kind.target().and_then(|path| TargetPath::parse(path).ok());
-            path.into_iter().map(Target::Path).collect()
-        }
-        Kind::Container(spec) if spec.run == Run::Scheduled => claims_of(&container::units_of(&spec.name)),
-        _ => Vec::new(),
-    }
-}
-
-/// The units and files of a process of this name.
-#[must_use]
-pub fn claims_of(process: &str) -> Vec<Target> {
-    let units = [process::service_of(process), process::timer_of(process)];
-    let of = |unit: String| {
-        let file = process::file_of(&unit).ok().map(Target::Path);
-        file.into_iter().chain([Target::Thing(Sort::Unit, unit)])
-    };
-    units.into_iter().flat_map(of).collect()
-}
-
-/// How what other resources of a module may name is stopped and started around a run (HK-9); none where it is nothing
-/// that can be.
-#[must_use]
-pub fn around_of(kind: &Kind, reach: Reach<'_>) -> Option<Result<Around, String>> {
-    match kind {
-        Kind::Process(spec) => Some(Ok(Around::Unit(process::service_of(&spec.name)))),
-        Kind::Service(spec) => Some(Ok(Around::Unit(spec.unit.clone()))),
-        Kind::Container(spec) if spec.run == Run::Daemon => {
-            Some(container::around_of(spec, reach.system.engine()))
-        }
-        _ => None,
-    }
-}
-
-/// The unit of what is scheduled, and what is stopped while it runs (HK-9).
-#[must_use]
-pub fn stopped_while(kind: &Kind) -> Option<(String, Vec<ResourceId>)> {
-    match kind {
-        Kind::Process(spec) if spec.run == Run::Scheduled => {
-            Some((process::service_of(&spec.name), spec.while_stopped.clone()))
-        }
-        Kind::Container(spec) if spec.run == Run::Scheduled => {
-            let unit = process::service_of(&container::units_of(&spec.name));
-            Some((unit, spec.while_stopped.clone()))
-        }
-        _ => None,
-    }
-}
-
 /// How a target stands.
 #[must_use]
 pub fn state(target: &Target, reach: Reach<'_>) -> Observed {
@@ -479,6 +421,8 @@ pub fn state(target: &Target, reach: Reach<'_>) -> Observed {
         Target::Thing(Sort::Container, name) => container::state(reach, name),
         Target::Thing(Sort::Network, name) => network::state(reach.system.engine(), name),
         Target::Thing(Sort::Volume, name) => volume::state(reach.system.engine(), name),
+        Target::Thing(Sort::Package, name) => package::state(reach, name),
+        Target::Thing(Sort::Filter, _) => filter::state(reach),
         // What ran is in the ledger.
         Target::Thing(Sort::Step, _) => Observed::Absent,
         Target::Thing(Sort::Tree, path) => tree::state(reach.root, path),
@@ -519,7 +463,9 @@ pub fn way_back(
         }
         (Sort::Container, _) => container::way_back(name, there, (None, None), reach),
         (Sort::Network, _) => network::way_back(name, there, reach),
-        (Sort::Step | Sort::Volume, _) => Ok(Back::default()),
+        (Sort::Package, Some(Wanted::Package(wanted))) => package::way_back(wanted, there, reach),
+        (Sort::Filter, _) => filter::way_back(there, reach),
+        (Sort::Step | Sort::Volume | Sort::Package, _) => Ok(Back::default()),
     }
 }
 
@@ -542,6 +488,8 @@ pub fn give_back(
         Sort::Container => container::give_back(name, reach),
         Sort::Network => Ok(format!("network {name} goes with the confirm")),
         Sort::Volume => Ok(format!("volume {name} stays")),
+        Sort::Package => Ok(format!("package {name} stays")),
+        Sort::Filter => filter::give_back(found, reach),
         Sort::Step => Ok("what the step did stays".to_owned()),
         Sort::Tree => tree::give_back(name, found, reach),
     }

@@ -11,6 +11,7 @@ pub mod container_spec;
 pub mod duties;
 pub mod epoch_choice;
 pub mod fetch;
+pub mod filter;
 pub mod forward;
 pub mod inside;
 pub mod inverse;
@@ -21,6 +22,7 @@ pub mod order;
 pub mod orders;
 pub mod outbound;
 pub mod outcome;
+pub mod packages;
 pub mod record;
 pub mod report;
 #[cfg(test)]

@@ -21,6 +21,8 @@ mod daemon;
 mod dead_man;
 #[path = "machine/engines.rs"]
 mod engines;
+#[path = "machine/filters.rs"]
+mod filters;
 #[path = "machine/forward.rs"]
 mod forward;
 #[cfg(feature = "failpoints")]
@@ -28,6 +30,8 @@ mod forward;
 mod killed;
 #[path = "machine/memory.rs"]
 mod memory;
+#[path = "machine/packages.rs"]
+mod packages;
 #[path = "machine/processes.rs"]
 mod processes;
 #[path = "machine/real.rs"]

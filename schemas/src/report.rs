@@ -67,9 +67,12 @@ pub struct Report {
     /// Links to reconciler and neighbours (later pages).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub links: Vec<serde_json::Value>,
-    /// Filters (HK-11).
+    /// What of the machine refuses traffic, and whose each is (HK-11).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub filters: Vec<serde_json::Value>,
+    pub filters: Vec<FilterLine>,
+    /// Firewalls that the machine had before the fleet's filter, and how each stands (HK-11).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub firewalls: Vec<FirewallLine>,
     /// Every standing verdict of a roll-back.
     #[serde(default)]
     pub rollbacks: Vec<RollbackVerdict>,
@@ -194,6 +197,61 @@ pub struct ResourceLine {
     /// The digest of what was asked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub digest: Option<Digest>,
+}
+
+/// A chain of the machine's packet filter that refuses traffic (HK-11).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct FilterLine {
+    /// Family, table and chain, as `inet meshplan input`; `legacy` before those of the legacy tables.
+    pub place: String,
+    /// Whose it is.
+    pub whose: FilterOwner,
+    /// Which of several: `ufw`, `firewalld`, `docker`, `podman`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// What it refuses, or why that cannot be told, in words.
+    pub refuses: String,
+}
+
+/// Whose a chain is that refuses traffic (HK-11).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum FilterOwner {
+    /// The host's own.
+    Host,
+    /// A firewall's that the machine had before.
+    FoundFirewall,
+    /// One that the container runtime itself writes.
+    ContainerRuntime,
+    /// Every refusal in it names its sources, and it accepts nothing.
+    Ban,
+    /// Anybody else's.
+    Other,
+    /// It could not be read.
+    Unknown,
+}
+
+/// A firewall that the machine had before the fleet's filter (HK-11).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct FirewallLine {
+    /// `ufw` or `firewalld`.
+    pub name: String,
+    /// How it stands.
+    pub state: FirewallState,
+}
+
+/// How a found firewall stands (HK-11).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum FirewallState {
+    /// It is on, or comes on with the next start of the machine.
+    Active,
+    /// It is off, and not by the host.
+    Inactive,
+    /// The host turned it off.
+    Retired,
+    /// Its command is gone.
+    Removed,
 }
 
 /// What came of a resource (HR-3).

@@ -81,6 +81,7 @@ fn paced(poster: &Poster, after: &str, name: &str, secs: u32) -> Result<Times> {
         .enable_all()
         .build()?;
     runtime.block_on(async {
+        let poster = poster.apart()?;
         let begun = tokio::time::Instant::now();
         let mut posts = JoinSet::new();
         for at in 0..secs * A_SECOND {

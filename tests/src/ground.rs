@@ -178,6 +178,15 @@ pub struct Poster {
 }
 
 impl Poster {
+    /// The same with connections of its own: those that a runtime has opened end with it.
+    ///
+    /// # Errors
+    /// No client can be made.
+    pub fn apart(&self) -> Result<Self> {
+        let http = reqwest::Client::builder().tls_certs_only([]).build()?;
+        Ok(Self { http, ..self.clone() })
+    }
+
     /// Posts the webhook of a push, signed.
     ///
     /// # Errors

@@ -6,6 +6,7 @@ use super::exit::Exit;
 use super::{Failure, Place};
 use crate::edge::agent::{RunError, Setup, Until, machine_setup};
 use crate::edge::boot;
+use crate::edge::capabilities::{Asker, PATIENCE};
 use crate::edge::disk::{Disk, RealDisk};
 use crate::edge::identity::Identity;
 use crate::edge::link::Membership;
@@ -86,6 +87,7 @@ pub(super) fn machine(place: &Place) -> Result<Machine, Failure> {
     let mut machine = machine_setup(&setup(place, Until::Rest), &boot_id)
         .and_then(|setup| Ok(Machine::look(setup)?))
         .map_err(failed)?;
+    machine.tell_abilities(Asker::new(&place.root).afresh(PATIENCE).capabilities.clone());
     // Without the keys what is sealed to them is said to be so.
     if let Ok(identity) = Identity::load(&place.state_dir()) {
         machine.tell_keys(vec![identity.transport]);

@@ -1,7 +1,7 @@
 //! Asks the machine what it can do and whether its clock is kept (HR-10, HR-11).
 //!
 //! Each thing is asked itself: sockets, the kernel, the service manager, the package managers. What cannot change
-//! without its file is remembered by that file's stat, so that a report starts two programs at most and a heartbeat
+//! without its file is remembered by that file's stat, so that a report starts a few programs at most and a heartbeat
 //! none. The asking is a thread's, bounded: a daemon that hangs keeps no report waiting for longer than
 //! [`PATIENCE`], and until it answers the former answer stands. A root that is not the machine's own has no daemons:
 //! nothing is asked but its files.
@@ -11,6 +11,7 @@ mod kernel;
 use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::time::Duration;
 
@@ -18,7 +19,11 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::UnixStream;
 
 use super::command::{self, Command, How};
-use crate::pure::capability::{Answers, MANAGERS, Manager, PING, UPLINKS, names, pinged};
+use super::disk::{Disk, RealDisk};
+use super::filters::{self, Filters};
+use super::system::RealSystem;
+use crate::kinds::Reach;
+use crate::pure::capability::{Answers, MANAGERS, Manager, NFT, PING, UPLINKS, names, pinged};
 
 /// How long a report waits for answers.
 pub const PATIENCE: Duration = Duration::from_secs(1);
@@ -38,12 +43,16 @@ pub struct Found {
     pub capabilities: Vec<String>,
     /// Whether somebody keeps the kernel's time; none when nobody could say.
     pub synchronised: Option<bool>,
+    /// What refuses traffic (HK-11); nothing where it was not asked for.
+    pub filters: Filters,
 }
 
 /// Asks, and remembers.
 #[derive(Debug)]
 pub struct Asker {
     root: PathBuf,
+    /// The state folder, where it is asked what refuses traffic.
+    state: Option<Arc<dyn Disk>>,
     found: Found,
     answered: bool,
     asking: Option<Receiver<(Found, Remembered)>>,
@@ -51,11 +60,11 @@ pub struct Asker {
 }
 
 /// What a program file answered, as long as it is the same file.
-type Remembered = BTreeMap<&'static str, (Stamp, bool)>;
+pub(crate) type Remembered = BTreeMap<&'static str, (Stamp, bool)>;
 
 /// By what a file is known to be unchanged.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Stamp {
+pub(crate) struct Stamp {
     path: PathBuf,
     place: (u64, u64),
     bytes: u64,
@@ -87,10 +96,20 @@ impl Asker {
     pub fn new(root: &Path) -> Self {
         Self {
             root: root.to_owned(),
+            state: None,
             found: Found::default(),
             answered: false,
             asking: None,
             remembered: Remembered::new(),
+        }
+    }
+
+    /// The same, which asks also what refuses traffic; what the host did about found firewalls is in its state folder.
+    #[must_use]
+    pub fn with_filters(self, state: Arc<dyn Disk>) -> Self {
+        Self {
+            state: Some(state),
+            ..self
         }
     }
 
@@ -107,12 +126,16 @@ impl Asker {
         }
         let (answer, asking) = sync_channel(1);
         let mut remembered = self.remembered.clone();
+        let state = self.state.clone();
         let thread = std::thread::Builder::new().name("capabilities".to_owned());
         let begun = thread.spawn(move || {
             // A runtime of its own: the agent's is busy with whoever waits for this.
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
             if let Ok(runtime) = runtime {
-                let found = runtime.block_on(ask(&mut remembered));
+                let (mut found, has_nftables) = runtime.block_on(ask(&mut remembered));
+                if let Some(state) = state {
+                    found.filters = filters_of(&*state, has_nftables);
+                }
                 // Nobody waits any more only when the host ends.
                 let _ended = answer.send((found, remembered));
             }
@@ -159,15 +182,40 @@ impl Asker {
     }
 }
 
-async fn ask(remembered: &mut Remembered) -> Found {
+/// What refuses traffic on the machine itself.
+fn filters_of(state: &dyn Disk, has_nftables: bool) -> Filters {
+    let root = match RealDisk::open(Path::new("/")) {
+        Ok(root) => root,
+        Err(e) => {
+            let unread = crate::pure::filter::whose::unread("filters", &e.to_string());
+            return Filters {
+                lines: vec![unread],
+                ..Filters::default()
+            };
+        }
+    };
+    let reach = Reach {
+        root: &root,
+        system: &RealSystem::new(Path::new("/")),
+        state,
+    };
+    filters::read(reach, has_nftables)
+}
+
+/// What was found, and whether the kernel has nftables at all.
+async fn ask(remembered: &mut Remembered) -> (Found, bool) {
     let search = std::env::var("PATH").unwrap_or_default();
     let systemd = booted_systemd(Path::new("/"));
     let sockets = SOCKETS.map(Path::new);
-    let (container_runtime, uplinks, synchronised, managers) = tokio::join!(
+    let has_nftables = kernel::has_nftables();
+    let (container_runtime, uplinks, synchronised, (managers, has_nft)) = tokio::join!(
         runtime_answers(&sockets),
         uplinks(systemd),
         synchronised(systemd),
-        managers(remembered, &search),
+        async {
+            let managers = managers(remembered, &search).await;
+            (managers, has_nftables && has(&NFT, remembered, &search).await)
+        },
     );
     let answers = Answers {
         systemd,
@@ -177,15 +225,17 @@ async fn ask(remembered: &mut Remembered) -> Found {
             .write(true)
             .open("/dev/kvm")
             .is_ok(),
-        nftables: kernel::has_nftables(),
+        nftables: has_nft,
         wireguard: kernel::has_family("wireguard"),
         uplinks,
         managers,
     };
-    Found {
+    let found = Found {
         capabilities: names(&answers),
         synchronised,
-    }
+        filters: Filters::default(),
+    };
+    (found, has_nftables)
 }
 
 /// systemd's own test whether it is the one that booted the machine (sd_booted(3)).
@@ -244,7 +294,8 @@ async fn synchronised(systemd: bool) -> Option<bool> {
     }
 }
 
-async fn managers(remembered: &mut Remembered, search: &str) -> Vec<&'static str> {
+/// The capabilities of the package managers that answer; what one has answered is remembered.
+pub(crate) async fn managers(remembered: &mut Remembered, search: &str) -> Vec<&'static str> {
     let mut found = Vec::new();
     for manager in &MANAGERS {
         if has(manager, remembered, search).await {

@@ -17,6 +17,8 @@ use super::scrub;
 
 /// How long what a command left behind may hold its output open after its own end.
 const TAIL: Duration = Duration::from_millis(500);
+/// Of a list that is read and not shown.
+const LIST_BYTES: usize = 4 * 1024 * 1024;
 
 /// A command.
 #[derive(Debug, Clone, Copy)]
@@ -83,6 +85,15 @@ impl Drop for Group {
 
 /// Runs a command to its end.
 pub async fn run(command: Command<'_>) -> Ended {
+    keep(command, COMMAND_OUTPUT_BYTES).await
+}
+
+/// Runs a command to its end that prints a list, which is read and not shown: [`LIST_BYTES`] of it are kept.
+pub async fn list(command: Command<'_>) -> Ended {
+    keep(command, LIST_BYTES).await
+}
+
+async fn keep(command: Command<'_>, bytes: usize) -> Ended {
     let mut child = match start(command) {
         Ok(child) => child,
         Err(why) => {
@@ -99,7 +110,7 @@ pub async fn run(command: Command<'_>) -> Ended {
             .and_then(Pid::from_raw),
     );
     let (out, err) = (child.stdout.take(), child.stderr.take());
-    let said = tokio::spawn(async move { tokio::join!(tail(out), tail(err)) });
+    let said = tokio::spawn(async move { tokio::join!(tail(out, bytes), tail(err, bytes)) });
     let ended = async {
         group.leader_ended().await;
         // What it started and left behind goes with it, and with that the pipes end.
@@ -136,7 +147,7 @@ pub async fn run(command: Command<'_>) -> Ended {
         .join("\n");
     Ended {
         how,
-        said: cut(&text),
+        said: last(&text, bytes),
     }
 }
 
@@ -148,7 +159,7 @@ fn start(command: Command<'_>) -> Result<Child, String> {
         .args(arguments)
         .current_dir(command.root)
         .env("MESHPLAN_ROOT", command.root)
-        // Words are for people and are never decided on; the same words on every machine.
+        // The same words on every machine: people read them, and of package managers the host does (HK-3).
         .env("LC_ALL", "C")
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
@@ -161,7 +172,7 @@ fn start(command: Command<'_>) -> Result<Child, String> {
 
 /// The last bytes of a stream; all of it is read, so that the command is never stopped by a full pipe. Where it was cut
 /// and there are secrets, the first line goes as well: it may begin in the midst of one.
-async fn tail(stream: Option<impl AsyncRead + Unpin>) -> Zeroizing<Vec<u8>> {
+async fn tail(stream: Option<impl AsyncRead + Unpin>, bytes: usize) -> Zeroizing<Vec<u8>> {
     let mut kept = Zeroizing::new(Vec::new());
     let Some(mut stream) = stream else {
         return kept;
@@ -170,7 +181,7 @@ async fn tail(stream: Option<impl AsyncRead + Unpin>) -> Zeroizing<Vec<u8>> {
     let mut piece = [0; 4096];
     while let Ok(len @ 1..) = stream.read(&mut piece).await {
         kept.extend_from_slice(&piece[..len]);
-        let over = kept.len().saturating_sub(COMMAND_OUTPUT_BYTES);
+        let over = kept.len().saturating_sub(bytes);
         kept.drain(..over);
         is_cut |= over > 0;
     }
@@ -185,7 +196,12 @@ async fn tail(stream: Option<impl AsyncRead + Unpin>) -> Zeroizing<Vec<u8>> {
 /// The last [`COMMAND_OUTPUT_BYTES`] of a text (HR-11): what failed is said at the end.
 #[must_use]
 pub fn cut(text: &str) -> String {
-    let start = text.len().saturating_sub(COMMAND_OUTPUT_BYTES);
+    last(text, COMMAND_OUTPUT_BYTES)
+}
+
+/// The last bytes of a text, from the beginning of a character.
+fn last(text: &str, bytes: usize) -> String {
+    let start = text.len().saturating_sub(bytes);
     let start = (start..=text.len())
         .find(|at| text.is_char_boundary(*at))
         .unwrap_or(text.len());

@@ -11,12 +11,15 @@ pub mod sim;
 use std::fmt;
 use std::time::Duration;
 
+use meshplan_schemas::resource::accounts::Manager;
+
 pub use self::manager::unit;
 pub use self::real::RealSystem;
 pub(crate) use self::real::block;
 pub use self::sim::SimSystem;
 use super::command::{Ended, How};
 use super::engine::{Engine, NoEngine};
+use crate::pure::filter::links::Links;
 use crate::pure::unit::Unit;
 
 /// How long a job of the service manager may take where nothing else is said: longer than a unit may take to start or
@@ -27,6 +30,12 @@ pub const JOB: Duration = Duration::from_secs(200);
 pub trait System: Send + Sync + fmt::Debug {
     /// Runs a program to its end, without a shell, within a bound.
     fn run(&self, argv: &[String], bound: Duration) -> Ended;
+
+    /// As [`System::run`], of a program that prints a list, which is read and not shown: all of it is kept.
+    fn list(&self, argv: &[String], bound: Duration) -> Ended;
+
+    /// The package managers that answer.
+    fn managers(&self) -> Vec<Manager>;
 
     /// A unit as the service manager has it; none where it has no such unit.
     ///
@@ -51,6 +60,12 @@ pub trait System: Send + Sync + fmt::Debug {
     /// # Errors
     /// In words.
     fn kernel(&self, path: &str) -> Result<Option<String>, String>;
+
+    /// Its links and which of them have a default route.
+    ///
+    /// # Errors
+    /// In words: the kernel does not tell.
+    fn links(&self) -> Result<Links, String>;
 
     /// Lets time pass between two looks.
     fn rest(&self, time: Duration);
@@ -117,6 +132,12 @@ impl System for NoSystem {
             said: String::new(),
         }
     }
+    fn list(&self, argv: &[String], bound: Duration) -> Ended {
+        self.run(argv, bound)
+    }
+    fn managers(&self) -> Vec<Manager> {
+        Vec::new()
+    }
     fn unit(&self, _unit: &str) -> Result<Option<Unit>, String> {
         Err(NO_SYSTEM.to_owned())
     }
@@ -127,6 +148,9 @@ impl System for NoSystem {
         Err(NO_SYSTEM.to_owned())
     }
     fn kernel(&self, _path: &str) -> Result<Option<String>, String> {
+        Err(NO_SYSTEM.to_owned())
+    }
+    fn links(&self) -> Result<Links, String> {
         Err(NO_SYSTEM.to_owned())
     }
     fn rest(&self, _time: Duration) {}

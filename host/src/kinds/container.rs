@@ -288,7 +288,7 @@ pub fn plan(wanted: &Wanted, observed: &Observed, ran: bool, reach: Reach<'_>) -
         Some(wanted) => {
             let units = units.map_or(Observed::Absent, |units| Observed::Is(units.clone()));
             match process::plan(wanted, &units, ran) {
-                Decision::Unchanged => {}
+                Decision::Unchanged | Decision::Idle(_) => {}
                 Decision::Create(why) | Decision::Update(why) => words.push(why),
                 Decision::Refuse(why) => return Decision::Refuse(why),
                 Decision::Unknown(why) => return Decision::Unknown(why),

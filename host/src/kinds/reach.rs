@@ -50,11 +50,25 @@ impl Back {
         Ok(())
     }
 
+    /// Keeps what stands at a path of the state folder now.
+    pub(super) fn state_path(&mut self, path: TargetPath, reach: Reach<'_>) -> Result<(), String> {
+        let there = observe(reach.state, &path);
+        if let Observed::Unknown(why) | Observed::Other(why) = &there {
+            return Err(format!("{path}: {why}"));
+        }
+        self.place_to(Place::State, path, &there);
+        Ok(())
+    }
+
     /// What brings a path to how it is described.
     pub(super) fn path_to(&mut self, path: TargetPath, there: &Observed) {
+        self.place_to(Place::Root, path, there);
+    }
+
+    fn place_to(&mut self, place: Place, path: TargetPath, there: &Observed) {
         self.acts.push(Act {
             when: When::Paths,
-            place: Place::Root,
+            place,
             target: Target::Path(path),
             act: path_act(there.thing().as_ref()),
         });

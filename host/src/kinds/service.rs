@@ -34,7 +34,11 @@ pub(super) const NOT_LOADED: [i32; 1] = [5];
 /// What other words of `systemctl` end with where there is no such unit, or no such file.
 pub(super) const NO_UNIT: [i32; 2] = [5, 1];
 /// The host's own units: to touch one from within an apply would end the apply.
-const OWN: [&str; 2] = ["meshplan-host.service", "meshplan-revert.service"];
+const OWN: [&str; 3] = [
+    "meshplan-host.service",
+    "meshplan-revert.service",
+    "meshplan-filter.service",
+];
 
 /// A unit that is asked for properly.
 #[derive(Debug, Clone, PartialEq, Eq)]

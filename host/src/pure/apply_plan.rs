@@ -32,6 +32,8 @@ pub enum Decision {
     Create(String),
     /// Something other is there.
     Update(String),
+    /// Nothing is done, and that is right and worth a line.
+    Idle(String),
     /// It cannot be done, because.
     Refuse(String),
     /// Could not tell, because.
@@ -247,6 +249,7 @@ fn after_words(followers: &[Follower]) -> String {
 fn observed_line(ask: &Ask) -> Option<ResourceLine> {
     let (outcome, reason) = match &ask.decision {
         Decision::Unchanged => return None,
+        Decision::Idle(why) => (Outcome::Skipped, why.clone()),
         Decision::Create(what) | Decision::Update(what) => {
             (Outcome::Skipped, format!("observed only, would change: {what}"))
         }
@@ -275,7 +278,7 @@ fn own<'a>(ledger: &'a Ledger, ask: &Ask) -> Option<&'a Record> {
 fn one(inputs: &Inputs<'_>, module: &ModuleName, ask: &Ask, plan: &mut Plan) {
     let ledger = inputs.ledger;
     let own = own(ledger, ask);
-    let foreign = own.is_none() && ask.found.is_some();
+    let foreign = own.is_none() && ask.found.as_ref().is_some_and(Thing::is_in_force);
     if foreign && inputs.adopted && !inputs.take.contains(module) {
         hold(ledger, module, ask, plan);
         return;
@@ -309,7 +312,11 @@ fn one(inputs: &Inputs<'_>, module: &ModuleName, ask: &Ask, plan: &mut Plan) {
     };
     let drifted = own.is_some_and(|record| record.asked == ask.asked);
     let (outcome, what) = match &ask.decision {
-        Decision::Unchanged => {
+        Decision::Unchanged | Decision::Idle(_) => {
+            if let Decision::Idle(why) = &ask.decision {
+                let idle = line(&ask.name, Outcome::Skipped, why.clone(), Some(ask.asked));
+                plan.lines.push(idle);
+            }
             if ledger.records.get(&ask.name) != Some(&record) {
                 plan.steps.push(Step::Record(record));
             }
@@ -345,6 +352,7 @@ fn hold(ledger: &Ledger, module: &ModuleName, ask: &Ask, plan: &mut Plan) {
         Decision::Unchanged => format!("{target} is as asked already"),
         Decision::Create(what)
         | Decision::Update(what)
+        | Decision::Idle(what)
         | Decision::Refuse(what)
         | Decision::Unknown(what) => what.clone(),
     };

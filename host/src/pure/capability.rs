@@ -4,6 +4,8 @@
 //! without the daemon. A yes comes from the thing itself; a client on disk proves nothing. Invariant: no answer is no
 //! capability.
 
+use meshplan_schemas::resource::accounts::Manager as Word;
+
 /// The units that hold a machine's uplink, as the service manager names them, and what each is called here.
 pub const UPLINKS: [(&str, &str); 3] = [
     ("NetworkManager.service", "uplink-networkmanager"),
@@ -20,7 +22,24 @@ pub const MANAGERS: [Manager; 5] = [
     Manager::new("package-zypper", "zypper", &["zypper "]),
 ];
 
-/// A package manager: asked for its version, and known by how it answers. `pacman` is also a game.
+/// What is asked for the rules of the kernel's packet filter, and shows them.
+pub const NFT: Manager = Manager::new(NFTABLES, "nft", &["nftables v"]);
+const NFTABLES: &str = "nftables";
+
+/// What the machine must be able to do for a kind of resource, whatever its module says.
+#[must_use]
+pub fn of_kind(kind: &str) -> Option<&'static str> {
+    (kind == "filter").then_some(NFTABLES)
+}
+
+/// The capability that a package manager is.
+#[must_use]
+pub fn capability_of(manager: Word) -> String {
+    format!("package-{manager}")
+}
+
+/// A program that does something for the host: asked for its version, and known by how it answers. `pacman` is also a
+/// game.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Manager {
     /// The capability.
@@ -63,7 +82,7 @@ pub struct Answers {
     pub container_runtime: bool,
     /// `/dev/kvm` could be opened.
     pub virtualisation: bool,
-    /// The kernel answered for its packet filter.
+    /// The kernel answered for its packet filter, and so did the program that loads rules.
     pub nftables: bool,
     /// The kernel has WireGuard.
     pub wireguard: bool,
@@ -91,7 +110,7 @@ pub fn names(answers: &Answers) -> Vec<String> {
         (answers.systemd, "systemd"),
         (answers.container_runtime, "container-runtime"),
         (answers.virtualisation, "virtualisation"),
-        (answers.nftables, "nftables"),
+        (answers.nftables, NFTABLES),
         (answers.wireguard, "kernel-wireguard"),
     ];
     let flags = flags.into_iter().filter(|(yes, _)| *yes).map(|(_, name)| name);
@@ -237,6 +256,8 @@ mod tests {
     // holds: HR-10
     #[test]
     fn a_package_manager_is_known_by_what_it_says_and_not_by_its_name() {
+        let all = Word::WORDS.iter().map(|(_, word)| capability_of(*word));
+        assert!(all.eq(MANAGERS.iter().map(|manager| manager.capability.to_owned())));
         let table = [
             ("apt-get", "apt 2.6.1 (amd64)\nSupported modules:\n", true),
             ("dnf", "4.14.0\n  Installed: dnf-0:4.14.0\n", true),
@@ -250,9 +271,12 @@ mod tests {
             ("apk", "apk-tools 2.14.4, compiled for x86_64.\n", true),
             ("zypper", "zypper 1.14.68\n", true),
             ("zypper", "", false),
+            ("nft", "nftables v1.0.6 (Lester Gooch #5)\n", true),
+            ("nft", "nft: not the one\n", false),
         ];
         for (program, said, known) in table {
-            let manager = MANAGERS.iter().find(|m| m.program == program).unwrap();
+            let mut all = MANAGERS.iter().chain([&NFT]);
+            let manager = all.find(|m| m.program == program).unwrap();
             assert_eq!(manager.known_by(said), known, "{program}: {said}");
         }
     }

@@ -239,10 +239,12 @@ pub fn path_act(thing: Option<&Thing>) -> UndoAct {
             | Thing::Group { .. }
             | Thing::Setting { .. }
             | Thing::KernelModule { .. }
+            | Thing::Package { .. }
             | Thing::Tree { .. }
             | Thing::Container(_)
             | Thing::Network { .. }
-            | Thing::Volume,
+            | Thing::Volume
+            | Thing::Filter { .. },
         ) => UndoAct::Remove,
     }
 }

@@ -10,6 +10,7 @@ use meshplan_schemas::ident::ResourceName;
 use serde::{Deserialize, Serialize};
 
 use super::apply_plan::{Follow, Write};
+use super::filter::found::Stand;
 use super::target::Target;
 use super::target_path::TargetPath;
 
@@ -282,6 +283,11 @@ pub enum Thing {
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         at_boot: Vec<String>,
     },
+    /// A package of the machine's package manager.
+    Package {
+        /// Its version, as its manager says it.
+        version: String,
+    },
     /// A container.
     Container(Box<Container>),
     /// A network of containers.
@@ -297,6 +303,50 @@ pub enum Thing {
     },
     /// A volume of containers.
     Volume,
+    /// The machine's filter.
+    Filter {
+        /// The digest of the file from which it is loaded at a start of the machine; none where there is no such file.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        file: Option<Digest>,
+        /// How its table stands.
+        table: FilterTable,
+        /// The firewalls that the machine had before, by name.
+        #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+        firewalls: BTreeMap<String, Stand>,
+    },
+}
+
+impl Thing {
+    /// Whether it does something where it stands. A firewall that is installed and off does not.
+    #[must_use]
+    pub fn is_in_force(&self) -> bool {
+        match self {
+            Self::Filter {
+                file,
+                table,
+                firewalls,
+            } => {
+                file.is_some()
+                    || *table != FilterTable::Absent
+                    || firewalls.values().any(|stand| *stand == Stand::Active)
+            }
+            _ => true,
+        }
+    }
+}
+
+/// How the table of the machine's filter stands in the kernel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FilterTable {
+    /// There is none.
+    Absent,
+    /// As it was listed when it was loaded from its file.
+    AsLoaded,
+    /// Otherwise, and by another version of nft.
+    OtherWords,
+    /// Otherwise.
+    Other,
 }
 
 /// A container, as far as the host can bring it back: the container itself, and whether it ran. No value of its

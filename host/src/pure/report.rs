@@ -5,7 +5,7 @@
 
 use meshplan_schemas::ident::ModuleName;
 use meshplan_schemas::limits::SCHEMA;
-use meshplan_schemas::report::{Cause, Report};
+use meshplan_schemas::report::{Cause, FilterLine, FirewallLine, Report};
 
 use super::agent::Agent;
 
@@ -29,6 +29,10 @@ pub struct Facts {
     pub launcher_version: Option<String>,
     /// See HR-10.
     pub capabilities: Vec<String>,
+    /// What refuses traffic (HK-11).
+    pub filters: Vec<FilterLine>,
+    /// The firewalls that were found (HK-11).
+    pub firewalls: Vec<FirewallLine>,
     /// Modules that somebody asked to take on this machine (HR-12).
     pub take_requests: Vec<ModuleName>,
     /// Free bytes where the state folder is.
@@ -64,7 +68,8 @@ pub fn compose(agent: &Agent, cause: Cause, facts: Facts, now: i64) -> Report {
         probes: standing.probes.clone(),
         restarts: 0,
         links: Vec::new(),
-        filters: Vec::new(),
+        filters: facts.filters,
+        firewalls: facts.firewalls,
         rollbacks: standing.rollbacks.clone(),
         witness: WITNESS,
         marks: agent.marks().clone(),

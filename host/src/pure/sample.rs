@@ -221,6 +221,8 @@ pub(crate) fn facts(counter: u64) -> Facts {
         host_version: "0.1.0".into(),
         launcher_version: None,
         capabilities: vec![],
+        filters: Vec::new(),
+        firewalls: Vec::new(),
         take_requests: vec![],
         disk_free_bytes: None,
         load_hundredths: None,

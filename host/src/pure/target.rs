@@ -45,10 +45,14 @@ pub enum Sort {
     Network,
     /// A volume of containers.
     Volume,
+    /// A package of the machine's package manager.
+    Package,
+    /// The machine's filter.
+    Filter,
 }
 
 impl Sort {
-    const ALL: [Self; 11] = [
+    const ALL: [Self; 13] = [
         Self::Unit,
         Self::Process,
         Self::User,
@@ -60,6 +64,8 @@ impl Sort {
         Self::Container,
         Self::Network,
         Self::Volume,
+        Self::Package,
+        Self::Filter,
     ];
 
     /// The word before the colon.
@@ -77,6 +83,8 @@ impl Sort {
             Self::Container => "container",
             Self::Network => "network",
             Self::Volume => "volume",
+            Self::Package => "package",
+            Self::Filter => "filter",
         }
     }
 }
@@ -195,7 +203,9 @@ mod tests {
                 "tree",
                 "container",
                 "network",
-                "volume"
+                "volume",
+                "package",
+                "filter"
             ]
         );
     }

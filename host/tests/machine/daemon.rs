@@ -13,8 +13,10 @@ use meshplan_host::edge::disk::RealDisk;
 use meshplan_host::edge::engine::{Engine, RealEngine};
 use meshplan_host::edge::machine::{Machine, Setup};
 use meshplan_host::edge::system::{RealSystem, System, Turn};
+use meshplan_host::pure::filter::links::Links;
 use meshplan_host::pure::unit::Unit;
 use meshplan_schemas::resource::Resource;
+use meshplan_schemas::resource::accounts::Manager;
 use serde_json::{Value, json};
 
 use crate::things::resource;
@@ -310,6 +312,12 @@ impl System for Quick {
     fn run(&self, argv: &[String], bound: Duration) -> Ended {
         self.system.run(argv, bound)
     }
+    fn list(&self, argv: &[String], bound: Duration) -> Ended {
+        self.system.list(argv, bound)
+    }
+    fn managers(&self) -> Vec<Manager> {
+        self.system.managers()
+    }
     fn unit(&self, _unit: &str) -> Result<Option<Unit>, String> {
         Err("no service manager is asked here".to_owned())
     }
@@ -321,6 +329,9 @@ impl System for Quick {
     }
     fn kernel(&self, path: &str) -> Result<Option<String>, String> {
         self.system.kernel(path)
+    }
+    fn links(&self) -> Result<Links, String> {
+        self.system.links()
     }
     fn rest(&self, _time: Duration) {
         std::thread::sleep(Duration::from_secs(2));

@@ -277,7 +277,11 @@ impl Reader<'_> {
             state: block.to,
             code: block.code,
             reason: block.reason.clone(),
-            allows_removals: found.and_then(|c| c.allows_removals.clone()),
+            // What goes from machines is the fleet repo's to say (FR-12).
+            allows_removals: found
+                .and_then(|c| c.allows_removals.clone())
+                .filter(|_| component.is_none()),
+            unpassed: self.owed(block)?,
             base: self.base(),
             rewritten: said(block, REWRITTEN).next().is_some(),
             ..Delivery::announced(
@@ -334,6 +338,18 @@ impl Reader<'_> {
         let Some(by) = said(block, SUPERSEDED_BY).next() else {
             return Ok(());
         };
+        let owed = self.owed(block)?;
+        let mut newest_first = self.record.deliveries.iter_mut().rev();
+        if let Some(newer) = newest_first.find(|delivery| delivery.name.0 == by) {
+            let repo = newer.repo.clone();
+            Unpassed::gather(&mut newer.unpassed, owed, &repo);
+            newer.person_hold |= held_by_person;
+        }
+        Ok(())
+    }
+
+    /// The gates that a block says are not passed (DL-15).
+    fn owed(&self, block: &Block) -> Result<Vec<Unpassed>, RecordError> {
         let mut owed = Vec::new();
         let of_gates = |(key, _): &&(String, String)| key == UNPASSED || key == UNASKED;
         for (key, line) in block.trailers.iter().filter(of_gates) {
@@ -344,13 +360,7 @@ impl Reader<'_> {
                 said: line.clone(),
             })?;
         }
-        let mut newest_first = self.record.deliveries.iter_mut().rev();
-        if let Some(newer) = newest_first.find(|delivery| delivery.name.0 == by) {
-            let repo = newer.repo.clone();
-            Unpassed::gather(&mut newer.unpassed, owed, &repo);
-            newer.person_hold |= held_by_person;
-        }
-        Ok(())
+        Ok(owed)
     }
 
     /// How the delivery of a commit is called.

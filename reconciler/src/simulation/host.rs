@@ -520,6 +520,7 @@ impl Host {
             restarts: 0,
             links: Vec::new(),
             filters: Vec::new(),
+            firewalls: Vec::new(),
             rollbacks: self.rollbacks.clone(),
             witness: 1,
             marks: self.marks(),

@@ -131,9 +131,9 @@ HostVersion,
 checked_text!(
 /// The name of a package, as its manager writes it.
 PackageName,
-"a package is named with letters, digits and `+._:@/-`, starting with a letter or digit",
-"^[A-Za-z0-9][A-Za-z0-9+._:@/-]*$",
-|t| t.len() <= 255 && begins_plain(t) && ascii(t, "+._:@/-"));
+"a package is named with letters, digits and `+._:@/-`, starting with a letter or digit and not ending with a dash",
+"^[A-Za-z0-9]+(-*[A-Za-z0-9+._:@/])*$",
+|t| t.len() <= 255 && begins_plain(t) && ascii(t, "+._:@/-") && !t.ends_with('-'));
 checked_text!(
 /// The version of a package, as its manager writes it.
 PackageVersion,

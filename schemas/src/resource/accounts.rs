@@ -60,6 +60,17 @@ words! {
     }
 }
 
+/// The package that the host itself comes in.
+pub const HOST_PACKAGE: &str = "meshplan-host";
+
+impl Manager {
+    /// Whether a version of a package can be asked of it (HK-3): pacman's repositories have one of each.
+    #[must_use]
+    pub fn has_versions(self) -> bool {
+        self != Self::Pacman
+    }
+}
+
 wire! {
     /// A package (HK-3).
     pub struct Package;

@@ -48,6 +48,17 @@ pub fn without_removed_keys(former: &Resource, newer: &Resource) -> Option<Resou
     })
 }
 
+/// What becomes of a resource that may not come back, though a roll-back tries (HK-3, HR-5); none where all of it does.
+#[must_use]
+pub fn may_not_come_back(newer: Option<&Resource>) -> Option<&'static str> {
+    match newer?.read() {
+        Ok(Kind::Package(package)) if package.absent || package.version.is_some() => Some(
+            "a version that it takes away comes back only where the machine's repositories still have it",
+        ),
+        _ => None,
+    }
+}
+
 /// The newest word about it is that it may.
 fn may_go_back(former: Option<&Resource>, newer: Option<&Resource>) -> bool {
     newer.or(former).and_then(|resource| resource.forward_only) == Some(false)
@@ -160,5 +171,17 @@ mod tests {
         assert_eq!(without_removed_keys(&former, &more), None);
         let free = alice(false, &[], Some(false));
         assert_eq!(without_removed_keys(&former, &free), None);
+    }
+
+    // holds: HK-3, HR-5
+    #[test]
+    fn a_package_that_goes_or_changes_its_version_may_not_come_back() {
+        let package = |spec| resource("package", spec, None);
+        let says = |spec| may_not_come_back(Some(&package(spec))).is_some();
+        assert!(says(json!({ "name": "web", "absent": true })));
+        assert!(says(json!({ "name": "web", "version": "1.0" })));
+        assert!(!says(json!({ "name": "web" })));
+        assert_eq!(may_not_come_back(Some(&alice(true, &[], None))), None);
+        assert_eq!(may_not_come_back(None), None);
     }
 }

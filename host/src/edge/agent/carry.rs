@@ -97,6 +97,8 @@ impl Shell {
             host_version: boot::version().to_string(),
             launcher_version: boot::launcher_version(),
             capabilities: self.asker.last().capabilities.clone(),
+            filters: self.asker.last().filters.lines.clone(),
+            firewalls: self.asker.last().filters.firewalls.clone(),
             take_requests: self.take_requests(),
             disk_free_bytes: boot::disk_free_bytes(&self.setup.state_dir),
             load_hundredths: boot::load_hundredths(),

@@ -115,7 +115,7 @@ impl Shell {
             now,
         );
         let (probed, answers) = mpsc::unbounded_channel();
-        let mut asker = Asker::new(&setup.root);
+        let mut asker = Asker::new(&setup.root).with_filters(Arc::clone(&disk));
         // While the start goes on, so that the first report need not wait.
         asker.begin();
         let shell = Self {

@@ -153,7 +153,11 @@ impl Machine {
                 .filter(|r| r.name.module == module)
                 .collect();
             let looked_at = observe_all || entry.is_some_and(|entry| entry.mode == Mode::Observe);
-            let lacking = entry.and_then(|entry| capability::lacking(&entry.requires, &self.abilities));
+            let mut required: Vec<String> = entry.map_or_else(Vec::new, |entry| entry.requires.clone());
+            let kinds = resources.iter().filter_map(|r| capability::of_kind(&r.kind));
+            required.extend(kinds.map(str::to_owned));
+            required.dedup();
+            let lacking = capability::lacking(&required, &self.abilities);
             // What was there and is not taken stays as it is (HR-8).
             let is_untaken = declaration.adopted && !declaration.take.contains(&module);
             let is_written = |ask: &Ask| {
@@ -165,7 +169,7 @@ impl Machine {
                 None => self.asks(
                     (&resources, &opened),
                     (&accounts, ledger, &falling),
-                    (&mut coming, is_written),
+                    (&mut coming, is_written, is_untaken),
                     &mut wanted,
                 ),
             };
@@ -288,7 +292,7 @@ impl Machine {
         &self,
         (resources, opened): (&[&Resource], &BTreeMap<ResourceName, Opened>),
         (accounts, ledger, falling): (&Accounts, &Ledger, &BTreeSet<TargetPath>),
-        (coming, is_written): (&mut Coming, impl Fn(&Ask) -> bool),
+        (coming, is_written, is_untaken): (&mut Coming, impl Fn(&Ask) -> bool, bool),
         wanted: &mut BTreeMap<ResourceName, Wanted>,
     ) -> Result<Vec<Ask>, String> {
         let mut asks = Vec::new();
@@ -332,6 +336,9 @@ impl Machine {
                     thing.foresee(&coming.bytes, self.reach());
                     if let (Wanted::Tree(tree), Some(target)) = (&mut thing, kinds::target(name, &kind)) {
                         tree.is_on_record = ledger.has(&target);
+                    }
+                    if let Wanted::Filter(filter) = &mut thing {
+                        filter.may_retire = !is_untaken;
                     }
                     if let Some(target) = thing.target() {
                         let falls = |path: TargetPath| {

@@ -92,10 +92,12 @@ impl Machine {
             | Thing::Group { .. }
             | Thing::Setting { .. }
             | Thing::KernelModule { .. }
+            | Thing::Package { .. }
             | Thing::Tree { .. }
             | Thing::Container(_)
             | Thing::Network { .. }
-            | Thing::Volume => Ok(()),
+            | Thing::Volume
+            | Thing::Filter { .. } => Ok(()),
         }
     }
 }

@@ -1,15 +1,23 @@
 //! A machine in memory, for tests: units, users, groups, programs. It is strict: a program that it does not know, or
 //! does not know with these arguments, could not be started.
 
+mod nft;
+mod packages;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use meshplan_schemas::resource::accounts::Manager;
+
+pub use self::nft::Nft;
+pub use self::packages::{Offer, Packages};
 use super::{System, Turn};
 use crate::edge::command::{Ended, How};
 use crate::edge::disk::{Disk as _, SimDisk};
 use crate::edge::engine::sim::LAUNCHER;
 use crate::edge::engine::{Engine, SimEngine};
+use crate::pure::filter::links::Links;
 use crate::pure::record::User;
 use crate::pure::target_path::TargetPath;
 use crate::pure::unit::Unit;
@@ -38,6 +46,10 @@ pub struct Sim {
     pub groups: BTreeMap<String, u32>,
     /// What the kernel has been told, by path.
     pub kernel: BTreeMap<String, String>,
+    /// Its packet filter.
+    pub nft: Nft,
+    /// Its packages.
+    pub packages: Packages,
     /// Programs of a test's own, by their whole command line, each with its exit code.
     pub programs: BTreeMap<String, i32>,
     /// Everything that changed something, in order, as words.
@@ -244,7 +256,12 @@ impl Sim {
                 self.log.push(format!("{path} = {value}"));
                 Some((0, String::new()))
             }
-            _ => None,
+            _ => {
+                let ran = self.nft.run(argv, self.disk.as_ref());
+                let (code, said, acted) = ran.or_else(|| self.packages.run(argv))?;
+                self.log.extend(acted);
+                Some((code, said))
+            }
         }
     }
 
@@ -342,6 +359,14 @@ impl System for SimSystem {
         }
     }
 
+    fn list(&self, argv: &[String], bound: Duration) -> Ended {
+        self.run(argv, bound)
+    }
+
+    fn managers(&self) -> Vec<Manager> {
+        self.lock().packages.managers.clone()
+    }
+
     fn unit(&self, unit: &str) -> Result<Option<Unit>, String> {
         let sim = self.lock();
         if sim.is_deaf {
@@ -366,7 +391,12 @@ impl System for SimSystem {
     }
 
     fn kernel(&self, path: &str) -> Result<Option<String>, String> {
-        Ok(self.lock().kernel.get(path).cloned())
+        let sim = self.lock();
+        Ok(sim.kernel.get(path).or_else(|| sim.nft.legacy.get(path)).cloned())
+    }
+
+    fn links(&self) -> Result<Links, String> {
+        Ok(self.lock().nft.links.clone())
     }
 
     fn engine(&self) -> &dyn Engine {

@@ -10,6 +10,7 @@ use meshplan_schemas::wire::FromHost;
 use serde::{Deserialize, Serialize};
 
 use super::Started;
+use crate::pure::capability;
 use crate::pure::confirm::{Reason, Way};
 use crate::pure::orders::{Anchor, Kept, Slot};
 
@@ -187,11 +188,14 @@ impl Job {
     #[must_use]
     pub fn requires_something(&self) -> bool {
         match self {
-            Self::Rebuild(kept, _) | Self::Apply(kept) | Self::Repair(kept) => kept
-                .payload
-                .modules
-                .iter()
-                .any(|module| !module.requires.is_empty()),
+            Self::Rebuild(kept, _) | Self::Apply(kept) | Self::Repair(kept) => {
+                kept.payload
+                    .modules
+                    .iter()
+                    .any(|module| !module.requires.is_empty())
+                    || (kept.payload.resources.iter())
+                        .any(|resource| capability::of_kind(&resource.kind).is_some())
+            }
             Self::ApplyPolicy { .. } | Self::Arm(_) | Self::Confirm | Self::Revert(_) => false,
         }
     }

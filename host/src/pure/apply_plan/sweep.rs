@@ -275,6 +275,9 @@ fn how(record: &Record, inputs: &Inputs<'_>) -> SweepHow {
     if matches!(target, Target::Thing(Sort::Step, _)) {
         return SweepHow::Gone;
     }
+    if matches!(target, Target::Thing(Sort::Package, _)) {
+        return SweepHow::Forget("undeclaring removes no package".to_owned());
+    }
     if let Some(how) = of_containers(record, there, inputs) {
         return how;
     }

@@ -196,6 +196,7 @@ pub(super) fn report(of: NodeId, counter: u64, cause: Cause) -> Report {
         restarts: 0,
         links: Vec::new(),
         filters: Vec::new(),
+        firewalls: Vec::new(),
         rollbacks: Vec::new(),
         witness: 1,
         marks: Marks::default(),

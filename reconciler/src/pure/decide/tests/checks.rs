@@ -14,7 +14,7 @@ use crate::pure::decide::Tree;
 use crate::pure::journal::HEAD;
 use crate::pure::note::{self, Block};
 use crate::pure::recover::{self, Record};
-use crate::pure::snapshot::{Checked, Verdict};
+use crate::pure::snapshot::{Checked, Verb, Verdict};
 use crate::pure::unpassed::UNPASSED;
 
 fn checked(web: &str) -> Composed {
@@ -235,7 +235,7 @@ fn of_commits_that_come_together_one_whose_check_failed_is_not_carried_by_the_ne
         world.run(100);
         (
             world.codes(&newer).last().unwrap().clone(),
-            read_back(&world, &[]),
+            read_back(&world, &[HEAD]),
             world,
         )
     };
@@ -244,4 +244,30 @@ fn of_commits_that_come_together_one_whose_check_failed_is_not_carried_by_the_ne
     let read = record.deliveries.last().unwrap();
     assert_eq!(read.unpassed, world.archive[&read.commit].unpassed);
     assert_eq!(together(&[]).0, "delivered (done)");
+}
+
+// holds: DL-15, DL-12
+#[test]
+fn what_was_asked_of_a_commit_that_a_person_withdrew_is_asked_of_the_next_one_that_has_its_content() {
+    let mut world = at_a_forge();
+    let failed = world.merge(checked("two"));
+    let says_no = [("ci/a", Verdict::Passed), ("ci/b", Verdict::Failed)];
+    world.snapshot.checks.insert(failed.clone(), says(&says_no));
+    world.run(10);
+    world.say(Verb::Withdraw, &failed);
+    assert_eq!(world.state(&failed), State::Withdrawn);
+    let mut another = checked("two");
+    let other = tree(3, "two", &[]);
+    (another.policy, another.policy_digest) = (other.policy, other.policy_digest);
+    let passed = [("ci/a", Verdict::Passed), ("ci/b", Verdict::Passed)];
+    let newer = world.merge(another);
+    world.snapshot.checks.insert(newer.clone(), says(&passed));
+    world.snapshot.checks.insert(failed.clone(), says(&says_no));
+    world.run(100);
+    assert_eq!(world.codes(&newer).last().unwrap(), "held (check-failed)");
+    let record = read_back(&world, &[HEAD]);
+    assert_eq!(
+        record.deliveries.last().unwrap().unpassed,
+        world.archive[&newer].unpassed
+    );
 }

@@ -214,6 +214,7 @@ impl SimHost {
             restarts: self.restarts,
             links: vec![],
             filters: vec![],
+            firewalls: vec![],
             rollbacks: (self.rollbacks.iter())
                 .map(|(module, digest)| RollbackVerdict {
                     component: module.to_string(),

@@ -2,11 +2,12 @@
 
 use meshplan_schemas::lifecycle::delivery::{Code, State};
 
-use super::{rewritten, signed};
+use super::{checks, rewritten, signed};
 use crate::pure::decide::DecideError;
 use crate::pure::decide::draft::Draft;
 use crate::pure::delivery::{Delivery, Transition};
 use crate::pure::parts::{self, Parts};
+use crate::pure::unpassed::Unpassed;
 
 /// Makes a delivery of each new commit, in first-parent order.
 pub(in crate::pure::decide) fn announce(draft: &mut Draft<'_>) -> Result<(), DecideError> {
@@ -25,6 +26,12 @@ pub(in crate::pure::decide) fn announce(draft: &mut Draft<'_>) -> Result<(), Dec
             None => (&settings.repo, &settings.branch),
             Some(component) => (&component.repo, &component.branch),
         };
+        let mut unpassed = Vec::new();
+        if let Some(withdrawn) = before.as_ref().filter(|d| d.state == State::Withdrawn) {
+            // Its content is in this commit all the same: what it was asked is asked of this one (DL-15).
+            let owed = checks::unpassed(draft, withdrawn, false);
+            Unpassed::gather(&mut unpassed, owed, repo);
+        }
         let reason = format!("the commit is on {branch}, made from the forge's word");
         let (order, now) = (draft.counters.order, draft.now());
         let delivery = Delivery {
@@ -36,6 +43,7 @@ pub(in crate::pure::decide) fn announce(draft: &mut Draft<'_>) -> Result<(), Dec
             transitions: 1,
             // What goes from machines is the fleet repo's to say (FR-12).
             allows_removals: new.allows_removals.clone().filter(|_| new.component.is_none()),
+            unpassed,
             base: before.as_ref().and_then(signed::base_after),
             rewritten: new.rewritten || rewritten::unanswered(before.as_ref()),
             ..Delivery::announced(repo, new.commit.clone(), order, now)
@@ -45,6 +53,7 @@ pub(in crate::pure::decide) fn announce(draft: &mut Draft<'_>) -> Result<(), Dec
             ("Subject".to_owned(), new.subject.clone()),
         ];
         facts.extend(parts.facts());
+        facts.extend(delivery.unpassed.iter().flat_map(Unpassed::facts));
         facts.extend(rewritten::announced(&delivery));
         draft.record(Transition {
             commit: new.commit.clone(),

@@ -70,4 +70,5 @@ fn why(was: Option<&Resource>, is: Option<&Resource>) -> Option<String> {
     own.or_else(|| {
         reversal::goes_only_forward(was, is).then(|| "it goes only forward, a roll-back leaves it".to_owned())
     })
+    .or_else(|| reversal::may_not_come_back(is).map(str::to_owned))
 }

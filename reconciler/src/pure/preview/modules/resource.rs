@@ -285,7 +285,10 @@ fn lasting(old: Option<&Resource>, new: Option<&Resource>) -> Option<String> {
     let keys = old
         .zip(new)
         .and_then(|(old, new)| reversal::without_removed_keys(old, new));
-    keys.map(|_| "authorized keys that were removed stay removed".to_owned())
+    if keys.is_some() {
+        return Some("authorized keys that were removed stay removed".to_owned());
+    }
+    reversal::may_not_come_back(new).map(str::to_owned)
 }
 
 fn then(resource: &Resource) -> Vec<String> {

@@ -5,6 +5,7 @@ use std::ops::Range;
 use meshplan_schemas::document::module::{GroupResource, PackageResource, UserResource};
 use meshplan_schemas::document::texts::{AccountName, PackageName};
 use meshplan_schemas::finding::Finding;
+use meshplan_schemas::resource::accounts::HOST_PACKAGE;
 
 use super::Bench;
 
@@ -87,5 +88,19 @@ pub(super) fn package(bench: &Bench<'_>, package: &PackageResource, findings: &m
             &[("version", package.version.as_ref().map(|at| &at.span))],
             findings,
         );
+    }
+    if let (Some(manager), Some(version)) = (&package.manager, &package.version)
+        && !manager.value.has_versions()
+    {
+        let message = format!("{} has one version of each package", manager.value);
+        let finding = bench.error(&version.span, message);
+        findings.push(finding.help("leave `version` out"));
+    }
+    let name = package
+        .name
+        .as_ref()
+        .map_or(package.id.value.as_str(), |name| name.value.0.as_str());
+    if name == HOST_PACKAGE && package.absent {
+        findings.push(bench.error(&package.id.span, "the host does not remove itself"));
     }
 }

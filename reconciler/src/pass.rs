@@ -209,6 +209,16 @@ impl<R: FleetRepo, L: Links> Engine<R, L> {
                     Err(error) => return Err(error),
                 }
             }
+            match act.faults.join("; ") {
+                faults if faults.is_empty() => self.health.clear("decisions"),
+                faults => {
+                    tracing::error!(
+                        faults,
+                        "what could not be decided was ended, or is left as it stands"
+                    );
+                    self.health.set("decisions", faults);
+                }
+            }
             for look in &act.looks {
                 // A look that is not heard is asked again when it is next due.
                 self.mesh.look(look.node, look.id);
@@ -327,6 +337,7 @@ impl<R: FleetRepo, L: Links> Engine<R, L> {
             signatures: &signatures,
             settings: &self.settings,
             news: &news.commits,
+            left: &news.left,
             now: self.clock.now(),
             serving_since: self.hearing.since(),
         };

@@ -47,6 +47,30 @@ fn a_merged_change_proves_itself_on_the_canary_before_the_rest_hears_of_it() -> 
     Ok(())
 }
 
+// holds: DL-2
+#[test]
+fn what_waits_and_is_not_on_the_branch_any_more_is_withdrawn() -> Result<()> {
+    let mut world = World::with_three_hosts("left")?;
+    world.meshplan(&["freeze", "--why", "nobody is here"])?.ok()?;
+    let commit = world.merge(PAGE.source, SECOND)?;
+    world.wait_for(&commit, "held")?;
+    world.git(&["reset", "--quiet", "--hard", "HEAD~1"])?;
+    world.git(&["push", "--quiet", "--force", "origin", "HEAD:main"])?;
+    let shown = world.wait_for(&commit, "withdrawn")?;
+    ensure!(shown["code"] == "withdrawn", "{shown:#}");
+    world.meshplan(&["freeze", "--lift"])?.ok()?;
+    let next = world.merge(
+        CONF.source,
+        "name = {{ node.name }}\nport = {{ settings.port }}\nnext = true\n",
+    )?;
+    world.wait_for(&next, "delivered")?;
+    ensure!(
+        world.at(NODES[0], PAGE)? == FIRST,
+        "what left the branch was walked"
+    );
+    Ok(())
+}
+
 // holds: DL-7, DL-13
 #[test]
 fn a_change_that_breaks_a_probe_on_the_canary_is_taken_back_and_the_rest_never_sees_it() -> Result<()> {

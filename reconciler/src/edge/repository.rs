@@ -21,7 +21,7 @@ use crate::pure::compose::Expected;
 use crate::pure::compose::former::{Former, former};
 use crate::pure::decide::{NewCommit, Tree};
 use crate::pure::diff::proven::Wanted;
-use crate::pure::parts::{Branch, Parts};
+use crate::pure::parts::{Branch, Left, Parts};
 use crate::pure::secrets::{OpensSecrets, Unopened};
 use crate::pure::signatures::Brought;
 
@@ -37,6 +37,8 @@ pub struct News {
     pub handled: Vec<String>,
     /// New commits, oldest first.
     pub commits: Vec<NewCommit>,
+    /// Commits that wait and are not on their branch any more. Where a branch is read to moves with them.
+    pub left: Vec<Left>,
     /// Where branches are read to, once the commits are stored.
     pub cursors: Vec<Cursor>,
 }
@@ -261,6 +263,7 @@ impl FleetRepo for Repository {
                 let cursor = store.cursor(&of.repo, &of.branch).await?;
                 cursors.components.insert(of.clone(), cursor);
             }
+            cursors.waiting = looks::waiting(store).await?;
             self.begin(hints.to_vec(), cursors);
         }
         Ok(news)

@@ -57,7 +57,8 @@ impl<R: FleetRepo, L: Links> Engine<R, L> {
             all.take(delivery);
         }
         let newest = snapshot.deliveries.values().max_by_key(|d| d.order);
-        all.parts.extend(parts::of_news(newest, &news.commits));
+        all.parts
+            .extend(parts::of_news(newest, &news.left, &news.commits));
         if snapshot.of_components.is_empty() {
             return Ok(all);
         }

@@ -61,6 +61,8 @@ pub struct Act {
     pub counters_before: Counters,
     /// The counters afterwards.
     pub counters: Counters,
+    /// What could not be decided, in words; nothing else of it is in here.
+    pub faults: Vec<String>,
     /// Looks to ask for, not stored: a lost one is asked again.
     pub looks: Vec<Look>,
     /// When the next pass is due although nothing wakes it.

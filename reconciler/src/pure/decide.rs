@@ -15,6 +15,7 @@
 //! | [`people`] | what a person's word does |
 //! | [`recovering`] | how it goes on after the database was lost |
 //! | [`draft`] | the act while it is made: numbers, assignments, transitions |
+//! | [`faults`] | that what cannot be decided of one delivery hinders no other |
 //! | [`forecast`] | what a walk would take, before there is one |
 //! | [`why`] | what a delivery waits for, in a sentence |
 
@@ -33,13 +34,14 @@ use super::act::Act;
 use super::compose::former::Former;
 use super::compose::{Composed, TreeError};
 use super::diff::PolicyOnNode;
-use super::parts::Branch;
+use super::parts::{Branch, Left};
 use super::signatures::Brought;
 use super::snapshot::Snapshot;
 
 pub mod aside;
 pub mod classes;
 pub mod draft;
+pub mod faults;
 pub mod forecast;
 pub mod freeze;
 pub mod look;
@@ -51,6 +53,7 @@ pub mod walk;
 pub mod why;
 pub mod windows;
 
+use faults::{About, Faults};
 pub use waiting::signed::bases;
 
 #[cfg(test)]
@@ -73,6 +76,8 @@ pub struct Known<'a> {
     pub settings: &'a Settings,
     /// Commits that no delivery has yet, oldest first.
     pub news: &'a [NewCommit],
+    /// Commits that waited and are not on their branch any more.
+    pub left: &'a [Left],
     /// The time.
     pub now: Timestamp,
     /// Since when this reconciler serves: nobody is judged in its first two report intervals (RO-8).
@@ -182,6 +187,32 @@ pub enum DecideError {
     /// Content that an assignment names and nobody has.
     #[error("the content {0} is assigned and not in the store")]
     NoContent(Digest),
+    /// One of these, of one thing; the others can be decided.
+    #[error("{about} cannot be decided")]
+    Of {
+        /// Of what.
+        about: Box<About>,
+        /// Why.
+        source: Box<DecideError>,
+    },
+}
+
+impl DecideError {
+    /// The error as one of this thing; as it is, where it is one of another already.
+    fn of(self, about: About) -> Self {
+        match self {
+            Self::Of { .. } => self,
+            source => Self::Of {
+                about: Box::new(about),
+                source: Box::new(source),
+            },
+        }
+    }
+
+    /// As [`DecideError::of`], of a delivery.
+    fn of_delivery(self, commit: &CommitId) -> Self {
+        self.of(About::Delivery(commit.clone()))
+    }
 }
 
 /// Decides one pass.
@@ -191,21 +222,36 @@ pub enum DecideError {
 /// none of that, until the machines were heard.
 ///
 /// # Guarantees
-/// Every transition is one of the table's; every number is above the snapshot's; the same input gives the same act.
+/// Every transition is one of the table's; every number is above the snapshot's; the same input gives the same act. What cannot
+/// be decided of one delivery ends that one, and the act says so ([`Act::faults`]).
 ///
 /// # Errors
 /// [`DecideError`]: nothing is to be stored then.
 pub fn decide(known: &Known<'_>) -> Result<Act, DecideError> {
-    let mut draft = draft::Draft::new(known);
+    let mut faults = Faults::default();
+    loop {
+        match decide_but(known, &faults) {
+            Ok(act) => return Ok(act),
+            Err(error) => faults.take(error)?,
+        }
+    }
+}
+
+/// Decides one pass, in which what failed is ended instead.
+fn decide_but(known: &Known<'_>, faults: &Faults) -> Result<Act, DecideError> {
+    let mut draft = draft::Draft::new(known, faults);
     if let Some(recovering) = &known.snapshot.recovering {
         recovering::decide(&mut draft, recovering)?;
         return Ok(draft.finish());
     }
-    waiting::announce(&mut draft)?;
+    let held = waiting::withdraw_left(&mut draft)?;
+    waiting::announce(&mut draft, &held)?;
     people::answer(&mut draft)?;
     waiting::judge(&mut draft)?;
     walk::walk_on(&mut draft)?;
-    aside::order_again(&mut draft)?;
+    if faults.of(&About::OnceMore).is_none() {
+        aside::order_again(&mut draft).map_err(|error| error.of(About::OnceMore))?;
+    }
     Ok(draft.finish())
 }
 

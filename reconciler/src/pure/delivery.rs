@@ -44,6 +44,9 @@ pub struct Delivery {
     /// What its tree is made of, where that is not its commit alone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub made_of: Option<Parts>,
+    /// Its commit, or one that its tree is made of, has left its branch: of what a tree after it is made instead (DL-2).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parts_after: Option<Parts>,
     /// The commit's first line.
     pub subject: String,
     /// The commit's author, by name.
@@ -464,6 +467,7 @@ impl Delivery {
             order,
             previous: None,
             made_of: None,
+            parts_after: None,
             subject: String::new(),
             author: String::new(),
             state: State::Proposed,
@@ -503,6 +507,26 @@ impl Delivery {
     pub fn parts(&self) -> Parts {
         let parts = self.made_of.clone();
         parts.unwrap_or_else(|| Parts::alone(self.commit.clone()))
+    }
+
+    /// What a tree after it is made of, before that one's own commit.
+    #[must_use]
+    pub fn parts_after(&self) -> Parts {
+        self.parts_after.clone().unwrap_or_else(|| self.parts())
+    }
+
+    /// Whether what it brings is in trees after it: its own commit has not left its branch.
+    #[must_use]
+    pub fn stays(&self) -> bool {
+        let after = self.parts_after();
+        let mut components = after.components.iter();
+        after.fleet == self.commit || components.any(|part| part.commit == self.commit)
+    }
+
+    /// Whether it waits, and no order of it is out.
+    #[must_use]
+    pub fn waits(&self) -> bool {
+        matches!(self.state, State::Proposed | State::Held) && !self.has_begun()
     }
 
     /// Moves to `to`, when the table has it, and gives the transition for record and note.

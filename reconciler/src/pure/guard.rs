@@ -22,6 +22,9 @@ pub(in crate::pure) enum Guard {
     Deadline,
     /// Machines that are left behind are in no stage (UC-1).
     LeftBehind,
+    /// A host takes no number that is not above those that it has (EP-3): the hosts' rule, and those of a model are made up.
+    #[cfg(test)]
+    HigherNumbers,
     /// What went back without blame is ordered once more where no walk waits for the machine (DL-13).
     OnceMore,
 }

@@ -4,7 +4,7 @@
 //! it brought, as if all were one repository. So whatever holds for commits of one branch holds for all: what is delivered,
 //! superseded or known to be bad is told by content alone.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use meshplan_schemas::ident::CommitId;
 use serde::{Deserialize, Serialize};
@@ -38,6 +38,17 @@ pub struct Parts {
     pub fleet: CommitId,
     /// Components, by branch; one for each.
     pub components: Vec<Part>,
+}
+
+/// Commits that waited, and that their branch does not have any more: it was set back, or rewritten (DL-2).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Left {
+    /// The component's branch; none: the fleet's.
+    pub of: Option<Branch>,
+    /// Where the branch is now.
+    pub head: CommitId,
+    /// The commits.
+    pub commits: BTreeSet<CommitId>,
 }
 
 /// The trailer of an announcement that names the fleet repo's commit in the tree.
@@ -94,11 +105,44 @@ impl Parts {
             .chain(components.filter(|(before, commit)| *before != Some(*commit)))
     }
 
+    /// The first commit of these that a tree is made of.
+    #[must_use]
+    pub fn first_of<'l>(&self, left: &'l Left) -> Option<&'l CommitId> {
+        let part = match &left.of {
+            None => Some(&self.fleet),
+            Some(of) => self.of(of),
+        };
+        left.commits.get(part?)
+    }
+
+    /// The same, with the branch as it is now in the place of a commit that left it.
+    #[must_use]
+    pub fn without(&self, left: &[Left]) -> Self {
+        let mut parts = self.clone();
+        for left in left.iter().filter(|left| self.first_of(left).is_some()) {
+            match &left.of {
+                None => parts.fleet = left.head.clone(),
+                Some(of) => {
+                    let part = parts.components.iter_mut().find(|part| part.of == *of);
+                    if let Some(part) = part {
+                        part.commit = left.head.clone();
+                    }
+                }
+            }
+        }
+        parts
+    }
+
     /// As trailers of an announcement; none of a tree that is its own commit's alone.
     pub fn facts(&self) -> Vec<(String, String)> {
         if self.components.is_empty() {
             return Vec::new();
         }
+        self.all_facts()
+    }
+
+    /// As trailers, of any tree.
+    pub fn all_facts(&self) -> Vec<(String, String)> {
         let parts = self.components.iter().map(|part| {
             let Branch { repo, branch } = &part.of;
             (COMPONENT.to_owned(), format!("{repo} {branch} {}", part.commit))
@@ -132,11 +176,15 @@ impl Parts {
     }
 }
 
-/// What the trees of new commits are made of, in their order, after the newest delivery. A component's commit before there is
-/// any of the fleet is none of them.
+/// What the trees of new commits are made of, in their order, after the newest delivery; of what waited and left its branch none
+/// is made. A component's commit before there is any of the fleet is none of them.
 #[must_use]
-pub fn of_news(newest: Option<&Delivery>, news: &[NewCommit]) -> BTreeMap<CommitId, Parts> {
-    let mut before = newest.map(Delivery::parts);
+pub fn of_news(newest: Option<&Delivery>, left: &[Left], news: &[NewCommit]) -> BTreeMap<CommitId, Parts> {
+    let after = |newest: &Delivery| match newest.waits() {
+        true => newest.parts_after().without(left),
+        false => newest.parts_after(),
+    };
+    let mut before = newest.map(after);
     let mut all = BTreeMap::new();
     for new in news {
         let parts = match (&before, &new.component) {
@@ -183,7 +231,7 @@ mod tests {
             new(5, Some("a/web")),
             new(6, None),
         ];
-        let all = of_news(None, &news);
+        let all = of_news(None, &[], &news);
         let shown = |n| {
             all.get(&id(n)).map(|parts| {
                 let components = parts.components.iter();

@@ -219,6 +219,12 @@ impl Reader<'_> {
         });
         delivery.transitions += 1;
         let moved = block.from != Some(block.to);
+        if !moved && block.code == Code::PersonHold {
+            // Of one that was held for another reason.
+            delivery.person_hold = true;
+            delivery.code = block.code;
+            delivery.reason.clone_from(&block.reason);
+        }
         if moved && block.from.is_some() {
             // A go on what is known to be bad is a go --again: no other is taken there.
             delivery.again |=
@@ -228,6 +234,9 @@ impl Reader<'_> {
             delivery.rewritten |= block.code == Code::HistoryRewritten;
             // Whoever let it walk let that through.
             delivery.rewritten &= block.to != State::Delivering;
+            if block.code == Code::Withdrawn {
+                delivery.parts_after = Parts::read(&block.trailers);
+            }
             delivery.state = block.to;
             delivery.code = block.code;
             delivery.since = block.at;

@@ -17,6 +17,7 @@ use crate::pure::compose::former::{Former, former};
 use crate::pure::decide::Tree;
 use crate::pure::diff::proven::Wanted;
 use crate::pure::news::{self, Commit, Found, Judged, Known, Line};
+use crate::pure::parts::Left;
 use crate::pure::secrets::{OpensSecrets, Unopened};
 use crate::pure::signatures::{Brought, BroughtCommit, Proof};
 use crate::pure::source_tree::{EntryKind, SourceTree};
@@ -44,13 +45,35 @@ const POLL_SECS: i64 = 60;
 pub(super) struct Merged {
     pub(super) commit: Commit,
     pub(super) files: Arc<Files>,
+    /// The place of the commit before it.
+    parent: Option<usize>,
 }
 
 /// What the forge has.
 #[derive(Debug, Default)]
 struct State {
     commits: Vec<Merged>,
+    /// The places of those that the branch has, oldest first.
+    line: Vec<usize>,
     down: bool,
+}
+
+impl State {
+    /// The newest commit of the branch.
+    fn tip(&self) -> Option<&Merged> {
+        self.commits.get(*self.line.last()?)
+    }
+
+    /// The place of a commit.
+    fn place(&self, commit: &CommitId) -> Option<usize> {
+        self.commits.iter().position(|made| made.commit.id == *commit)
+    }
+
+    /// The places of all that a commit has in its history, itself too.
+    fn history(&self, place: usize) -> BTreeSet<usize> {
+        let parent = |at: &usize| self.commits.get(*at)?.parent;
+        std::iter::successors(Some(place), parent).collect()
+    }
 }
 
 /// The forge; all clones are one.
@@ -80,12 +103,7 @@ impl Forge {
 
     /// The number of a commit.
     pub(super) fn number_of(&self, commit: &CommitId) -> Option<usize> {
-        let at = self
-            .state()
-            .commits
-            .iter()
-            .position(|made| made.commit.id == *commit)?;
-        Some(at + 1)
+        Some(self.state().place(commit)? + 1)
     }
 
     /// All commits.
@@ -105,7 +123,7 @@ impl Forge {
     pub(super) fn reverted(&self, commit: &CommitId, former: &CommitId) -> Result<Files, String> {
         let files = |of: &CommitId| self.files(of).ok_or_else(|| format!("there is no commit {of}"));
         let (theirs, before) = (files(commit)?, files(former)?);
-        let last = self.state().commits.last().map(|made| Arc::clone(&made.files));
+        let last = self.state().tip().map(|made| Arc::clone(&made.files));
         let mut now = last.map(|files| (*files).clone()).unwrap_or_default();
         let paths: BTreeSet<&String> = theirs.keys().chain(before.keys()).collect();
         for path in paths {
@@ -123,6 +141,15 @@ impl Forge {
         Ok(now)
     }
 
+    /// Sets the branch back to the commit of this number, by force; why not, where it does not have that one.
+    pub(super) fn set_back(&self, number: usize) -> Result<(), String> {
+        let mut state = self.state();
+        let at = state.line.iter().position(|place| place + 1 == number);
+        let at = at.ok_or_else(|| format!("the branch does not have commit {number}"))?;
+        state.line.truncate(at + 1);
+        Ok(())
+    }
+
     /// Makes a commit; why not, where an edit fits nothing.
     pub(super) fn merge(
         &self,
@@ -132,7 +159,7 @@ impl Forge {
         edits: &[Edit],
     ) -> Result<Commit, String> {
         let mut state = self.state();
-        let mut files = match (first, state.commits.last()) {
+        let mut files = match (first, state.tip()) {
             (Some(files), _) => files,
             (None, Some(last)) => (*last.files).clone(),
             (None, None) => return Err("there is no fleet yet: begin with `fleet of N machines`".to_owned()),
@@ -149,10 +176,14 @@ impl Forge {
             author: "Dana".to_owned(),
             allows_removals: allows_removals.map(str::to_owned),
         };
+        let parent = state.line.last().copied();
+        let place = state.commits.len();
         state.commits.push(Merged {
             commit: commit.clone(),
             files: Arc::new(files),
+            parent,
         });
+        state.line.push(place);
         Ok(commit)
     }
 }
@@ -234,31 +265,56 @@ impl FleetRepo for Repo {
         }
         health.clear("repository");
         let cursor = store.cursor(REPO, BRANCH).await?;
-        let line: Vec<Commit> = self
-            .forge
-            .state()
-            .commits
-            .iter()
-            .map(|made| made.commit.clone())
-            .collect();
-        let Some(tip) = line.last().cloned() else {
-            return Ok(News::default());
+        let tip = self.forge.state().tip().map(|made| made.commit.id.clone());
+        if cursor == tip {
+            return Ok(News {
+                handled: hints.to_vec(),
+                ..News::default()
+            });
+        }
+        let mut delivered = BTreeSet::new();
+        let (found, left) = {
+            let waiting = store.waiting_deliveries().await?;
+            let all: Vec<CommitId> = self.forge.commits().into_keys().collect();
+            for commit in all {
+                if cursor.as_ref() != Some(&commit) && store.delivery(&commit).await?.is_some() {
+                    delivered.insert(commit);
+                }
+            }
+            let state = self.forge.state();
+            let Some((tip, place)) = state.tip().zip(state.line.last()) else {
+                return Ok(News::default());
+            };
+            let read = cursor.as_ref().map(|cursor| state.place(cursor));
+            let history = state.history(*place);
+            let before = read.flatten().map(|at| state.history(at)).unwrap_or_default();
+            let known = match read {
+                None => Known::None,
+                Some(None) => Known::Missing,
+                Some(Some(at)) if history.contains(&at) => Known::Behind,
+                Some(Some(_)) => Known::Aside,
+            };
+            let since = history
+                .difference(&before)
+                .filter_map(|at| state.commits.get(*at));
+            let has = |commit: &CommitId| state.place(commit).is_some_and(|at| history.contains(&at));
+            let gone = waiting
+                .into_iter()
+                .map(|delivery| delivery.commit)
+                .filter(|commit| !has(commit));
+            let left = Left {
+                of: None,
+                head: tip.commit.id.clone(),
+                commits: gone.collect(),
+            };
+            let line = Line {
+                tip: tip.commit.clone(),
+                since: since.map(|made| made.commit.clone()).collect(),
+                known,
+            };
+            (Found::Branch(line), left)
         };
-        let read = cursor
-            .as_ref()
-            .and_then(|known| line.iter().position(|c| c.id == *known));
-        let found = Found::Branch(Line {
-            tip,
-            since: read
-                .map(|at| line.into_iter().skip(at + 1).collect())
-                .unwrap_or_default(),
-            known: match (&cursor, read) {
-                (None, _) => Known::None,
-                (Some(_), None) => Known::Missing,
-                (Some(_), Some(_)) => Known::Behind,
-            },
-        });
-        let (commits, head) = match news::judge(found, cursor.as_ref(), &BTreeSet::new()) {
+        let (commits, head) = match news::judge(found, cursor.as_ref(), &delivered) {
             Judged::New(commits, head) => (commits, Some(head)),
             Judged::SetBack(head) => (Vec::new(), Some(head)),
             Judged::Gone | Judged::Nothing => (Vec::new(), None),
@@ -266,6 +322,7 @@ impl FleetRepo for Repo {
         Ok(News {
             handled: hints.to_vec(),
             commits,
+            left: Vec::from_iter((!left.commits.is_empty()).then_some(left)),
             cursors: Vec::from_iter(head.map(|commit| Cursor {
                 repo: REPO.to_owned(),
                 branch: BRANCH.to_owned(),

@@ -45,6 +45,8 @@ pub enum Does {
     },
     /// The pull request that proposes to revert a delivery is merged, by its number.
     MergeRevert(usize),
+    /// The branch is set back to a commit that it has, by its number.
+    ForcePush(usize),
     /// Time passes.
     Advance(Duration),
     /// The clock is set forward or back, in seconds.
@@ -191,7 +193,7 @@ pub struct ScriptError {
     pub why: String,
 }
 
-const WORDS: &str = "a step is one of: fleet, merge, merge-revert, advance, clock, power, cut-power, link, cut-link, break, sick, flap, mend, \
+const WORDS: &str = "a step is one of: fleet, merge, merge-revert, force-push, advance, clock, power, cut-power, link, cut-link, break, sick, flap, mend, \
     version, forge, reconciler, lose-database, recover, go, go-again, hold, stop, withdraw, retry, freeze, lift, approve, start, release, abort, show, why";
 
 impl Script {
@@ -274,6 +276,7 @@ fn step(line: &str) -> Result<Does, String> {
             allows_removals: None,
             edits: Vec::new(),
         }),
+        "force-push" => numbered(rest).map(Does::ForcePush),
         "merge-revert" => numbered(rest).map(Does::MergeRevert),
         "merge" => Err("`merge SUBJECT`, with its changes indented below it".to_owned()),
         "advance" => duration(rest).map(Does::Advance),

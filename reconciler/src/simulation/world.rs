@@ -221,6 +221,10 @@ impl World {
                 host.breaks.clear();
             })?,
             Does::Version(version, which) => self.each(which, |host| host.version = version.clone())?,
+            Does::ForcePush(commit) => {
+                self.forge.set_back(*commit).map_err(Trouble::Step)?;
+                self.wake();
+            }
             Does::Forge(up) => self.forge.set_down(!up),
             Does::Reconciler(service) => {
                 if *service != Service::Start {

@@ -7,6 +7,7 @@ use meshplan_reconciler::edge::mirror::{
     Content, EntryKind, MergeError, Mirror, MirrorError, Person, Proposal,
 };
 use meshplan_reconciler::pure::news::Known;
+use meshplan_schemas::ident::CommitId;
 use meshplan_schemas::limits::DOCUMENT_BYTES;
 
 use super::world::{World, at};
@@ -146,7 +147,17 @@ fn a_rewritten_branch_is_followed_and_said_to_be_rewritten() {
     assert_eq!(back.known, Known::Aside);
     assert_eq!((back.commits.len(), &back.head.id), (0, &first));
     // A commit that the mirror never saw.
-    let never = "1".repeat(40).parse().unwrap();
+    let never: CommitId = "1".repeat(40).parse().unwrap();
+    // Of what waited the branch does not have these any more.
+    let waited = [&first, &second, &amended, &never].map(Clone::clone).into();
+    assert_eq!(
+        mirror.not_behind(&waited, &first).unwrap(),
+        [second.clone(), amended.clone(), never.clone()].into()
+    );
+    assert_eq!(
+        mirror.not_behind(&waited, &amended).unwrap(),
+        [second.clone(), never.clone()].into()
+    );
     let back = mirror.first_parent_since(Some(&never), &first).unwrap();
     assert_eq!(
         (back.known, back.commits.len(), &back.head.id),

@@ -1,7 +1,7 @@
 //! What git knows of a branch since a commit: its first-parent line, and whether it still has what it had. Which of
 //! these are orders is decided in [`crate::pure::news`].
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 
 use git2::{Commit, Oid, Repository};
 use jiff::Timestamp;
@@ -60,6 +60,35 @@ impl Mirror {
 }
 
 impl Mirror {
+    /// Those of these commits that are not in the history of `head`, or not here at all.
+    ///
+    /// # Errors
+    /// [`MirrorError::Damaged`], or there is no `head`.
+    pub fn not_behind(
+        &self,
+        commits: &BTreeSet<CommitId>,
+        head: &CommitId,
+    ) -> Result<BTreeSet<CommitId>, MirrorError> {
+        let head = self.find(head)?;
+        let mut out = BTreeSet::new();
+        for commit in commits {
+            let behind = match self.find(commit) {
+                Ok(id) => {
+                    id == head
+                        || self
+                            .repo
+                            .graph_descendant_of(head, id)
+                            .map_err(|e| self.damaged(&e))?
+                }
+                Err(_) => false,
+            };
+            if !behind {
+                out.insert(commit.clone());
+            }
+        }
+        Ok(out)
+    }
+
     /// What git knows of these commits; those that are not here are left out.
     ///
     /// # Errors

@@ -6,6 +6,7 @@ use std::sync::{Arc, PoisonError};
 
 use jiff::{SignedDuration, Timestamp};
 use meshplan_schemas::ident::CommitId;
+use meshplan_schemas::lifecycle::delivery::State;
 use tokio::sync::oneshot;
 
 use super::{News, Repository};
@@ -13,8 +14,9 @@ use crate::edge::health::Health;
 use crate::edge::mirror::{CommitInfo, FetchError, Mirror, MirrorError};
 use crate::edge::store::{Store, StoreError};
 use crate::pure::decide::NewCommit;
-use crate::pure::news::{self, Found, Judged, Line};
-use crate::pure::parts::Branch;
+use crate::pure::delivery::Delivery;
+use crate::pure::news::{self, Found, Judged, Known, Line};
+use crate::pure::parts::{Branch, Left};
 
 /// After a look that failed the next one comes after so many seconds, or the poll interval when that is less.
 const RETRY_SECS: i64 = 5;
@@ -31,12 +33,15 @@ pub(super) struct Looking {
 pub(super) struct Cursors {
     pub(super) fleet: Option<CommitId>,
     pub(super) components: BTreeMap<Branch, Option<CommitId>>,
+    /// By branch, none for the fleet's, the commits that wait, or are in what waits.
+    pub(super) waiting: BTreeMap<Option<Branch>, BTreeSet<CommitId>>,
 }
 
 /// What a look found of the fleet's branch, and of components; a component that could not be looked at hinders nothing else.
 pub(super) struct Looked {
     fleet: Found,
     components: BTreeMap<Branch, Result<Found, LookError>>,
+    left: Vec<Left>,
 }
 
 /// Why a look brought nothing.
@@ -64,7 +69,7 @@ impl Repository {
                 let mut mirror = mirror.lock().unwrap_or_else(PoisonError::into_inner);
                 fetch(&mut mirror, known.fleet.as_ref()).and_then(|fleet| Ok((fleet, mirror.beside()?)))
             };
-            let looked = of_fleet.map(|(fleet, beside)| {
+            let looked = of_fleet.and_then(|(fleet, beside)| {
                 let of = |(of, cursor): (Branch, Option<CommitId>)| {
                     let found = match components.get(&of) {
                         // The mirror is free meanwhile: one that is slow holds up nothing but this look.
@@ -79,10 +84,21 @@ impl Repository {
                     };
                     (of, found)
                 };
-                Looked {
-                    fleet,
-                    components: known.components.into_iter().map(of).collect(),
+                let components: BTreeMap<_, _> = known.components.into_iter().map(of).collect();
+                let mut left = Vec::new();
+                let mirror = mirror.lock().unwrap_or_else(PoisonError::into_inner);
+                for (of, waiting) in &known.waiting {
+                    let found = match of {
+                        None => Some(&fleet),
+                        Some(of) => components.get(of).and_then(|found| found.as_ref().ok()),
+                    };
+                    left.extend(left_of(&mirror, of.as_ref(), found, waiting)?);
                 }
+                Ok(Looked {
+                    fleet,
+                    components,
+                    left,
+                })
             });
             // Nobody waits for it any more when the service stops.
             let _ = done.send(looked);
@@ -124,6 +140,7 @@ impl Repository {
         let judged = news::judge(looked.fleet, cursors.fleet.as_ref(), &delivered);
         let mut news = News {
             handled: hints,
+            left: looked.left,
             ..News::default()
         };
         match judged {
@@ -246,6 +263,50 @@ fn line(mirror: &Mirror, known: Option<&CommitId>, head: &CommitId) -> Result<Fo
         since: lineage.commits.into_iter().map(shown).collect(),
         known: lineage.known,
     }))
+}
+
+/// Those of the commits that wait which a branch that was set back or rewritten does not have any more.
+fn left_of(
+    mirror: &Mirror,
+    of: Option<&Branch>,
+    found: Option<&Found>,
+    waiting: &BTreeSet<CommitId>,
+) -> Result<Option<Left>, LookError> {
+    // A branch that only went on has all that it had; one that is gone may come back with all of it.
+    let Some(Found::Branch(Line { tip, known, .. })) = found else {
+        return Ok(None);
+    };
+    if !matches!(known, Known::Aside | Known::Missing) {
+        return Ok(None);
+    }
+    let commits = mirror.not_behind(waiting, &tip.id)?;
+    Ok((!commits.is_empty()).then(|| Left {
+        of: of.cloned(),
+        head: tip.id.clone(),
+        commits,
+    }))
+}
+
+/// By branch, the commits of what waits, and those whose place it took: all that nobody has walked.
+pub(super) async fn waiting(
+    store: &Store,
+) -> Result<BTreeMap<Option<Branch>, BTreeSet<CommitId>>, StoreError> {
+    let mut all: BTreeMap<Option<Branch>, BTreeSet<CommitId>> = BTreeMap::new();
+    for delivery in store.waiting_deliveries().await? {
+        let parts = delivery.parts();
+        let fleet = std::iter::once((None, parts.fleet));
+        let components = parts
+            .components
+            .into_iter()
+            .map(|part| (Some(part.of), part.commit));
+        for (of, commit) in fleet.chain(components) {
+            let nobody_walked = |d: &Delivery| d.waits() || d.state == State::Superseded;
+            if store.delivery(&commit).await?.as_ref().is_some_and(nobody_walked) {
+                all.entry(of).or_default().insert(commit);
+            }
+        }
+    }
+    Ok(all)
 }
 
 /// Those of what a look found that are deliveries already.

@@ -68,6 +68,19 @@ impl Store {
         self.inner.walking.read(&mut tx, rows).await
     }
 
+    /// The deliveries that wait, and no order of which is out.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub async fn waiting_deliveries(&self) -> Result<Vec<Delivery>, StoreError> {
+        const SQL: &str = "SELECT commit_id, changes FROM deliveries WHERE state IN ('proposed', 'held')";
+        let mut tx = self.db().begin_read().await?;
+        let rows = tx.rows(SQL, args![]).await?;
+        let mut open = self.inner.walking.read(&mut tx, rows).await?;
+        open.retain(Delivery::waits);
+        Ok(open)
+    }
+
     /// The delivery of a commit.
     ///
     /// # Errors

@@ -19,7 +19,7 @@ use meshplan_schemas::lifecycle::delivery::State;
 
 use super::draft::Draft;
 use super::walk::selection::resolve;
-use super::{DecideError, after_secs, orders, walk};
+use super::{DecideError, after_secs, orders, waiting, walk};
 use crate::pure::compose::{Composed, ComposedNode};
 use crate::pure::delivery::{
     Delivery, Follows, LeftBehind, MachineRun, OnTrouble, StageRun, VerdictWord, Walk,
@@ -63,15 +63,15 @@ fn counted(machines: &BTreeSet<NodeId>, of: impl Fn(NodeId) -> UpdateClass) -> B
 
 /// The tree whose records count now: that of the newest commit which nothing holds and nobody refused. A class that a gate
 /// still holds back is nobody's class yet.
-fn counting(draft: &Draft<'_>) -> Option<Arc<Composed>> {
+pub(super) fn counting(draft: &Draft<'_>) -> Option<Arc<Composed>> {
     draft.tree(&counting_delivery(draft)?.commit)
 }
 
 /// The delivery of that commit.
 pub(super) fn counting_delivery<'d>(draft: &'d Draft<'_>) -> Option<&'d Delivery> {
     let counts = |d: &&Delivery| match d.state {
-        // One that was never judged may be held by the next pass.
-        State::Proposed => !d.legs.is_empty(),
+        // One that was never judged may be held by the next pass, and one whose checks still run by what they say.
+        State::Proposed => !d.legs.is_empty() && waiting::have_passed(draft, d),
         // What has begun has signed its list.
         State::Held => d.walk.is_some(),
         State::Failed | State::Superseded | State::Withdrawn => false,
@@ -118,7 +118,8 @@ pub(super) fn count(draft: &Draft<'_>, delivery: &mut Delivery, tree: &Composed)
 
 /// The stage whose machines are the canaries: the first that has machines, unless it is the rest of the fleet.
 fn is_canary(walk: &Walk, at: usize) -> bool {
-    let first = walk.stages.iter().position(|stage| !stage.machines.is_empty());
+    // One whose machines have left the fleet since was the first all the same.
+    let first = walk.stages.iter().position(|stage| stage.ordered_at.is_some());
     first == Some(at) && walk.stages.get(at).is_some_and(|stage| !stage.select.rest)
 }
 
@@ -368,7 +369,8 @@ pub(super) fn follow(draft: &mut Draft<'_>) -> Result<(), DecideError> {
         return Ok(());
     };
     let calm = draft.calm_until(newest.fleet.heartbeat_secs);
-    for mut delivery in owing {
+    let broken = |d: &Delivery| draft.faults.of_delivery(&d.commit).is_some();
+    for mut delivery in owing.into_iter().filter(|d| !broken(d)).collect::<Vec<_>>() {
         let mut ready = BTreeSet::new();
         // Gone, or walked with the others: the commit that says so answers for it.
         let is_behind = |id: &NodeId| of_record(&newest, *id) == UpdateClass::LeftBehind;
@@ -388,7 +390,8 @@ pub(super) fn follow(draft: &mut Draft<'_>) -> Result<(), DecideError> {
                 ready.insert(*id);
             }
         }
-        let sequence = orders::follow(draft, &mut delivery, &ready)?;
+        let sequence = orders::follow(draft, &mut delivery, &ready);
+        let sequence = sequence.map_err(|error| error.of_delivery(&delivery.commit))?;
         for (id, entry) in &mut delivery.left_behind {
             if let Some(sequence) = sequence.get(id) {
                 entry.sequence = *sequence;

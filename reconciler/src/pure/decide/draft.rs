@@ -9,6 +9,7 @@ use meshplan_schemas::document::texts::SecretName;
 use meshplan_schemas::ident::{CommitId, DeliveryName, ModuleName, NodeId};
 use meshplan_schemas::lifecycle::delivery::{Code, State};
 
+use super::faults::Faults;
 use super::{DecideError, Known, Tree};
 use crate::pure::act::{Act, Look};
 use crate::pure::compose::{Composed, Filled, Retired};
@@ -34,10 +35,12 @@ pub(super) struct Draft<'a> {
     pub(super) epochs: Vec<StandingEpoch>,
     /// The freeze of the fleet as it is now.
     pub(super) freeze: Option<Freeze>,
+    /// What cannot be decided.
+    pub(super) faults: &'a Faults,
 }
 
 impl<'a> Draft<'a> {
-    pub(super) fn new(known: &'a Known<'a>) -> Self {
+    pub(super) fn new(known: &'a Known<'a>, faults: &'a Faults) -> Self {
         Self {
             known,
             act: Act::default(),
@@ -46,6 +49,7 @@ impl<'a> Draft<'a> {
             touched: BTreeSet::new(),
             epochs: known.snapshot.epochs.clone(),
             freeze: known.snapshot.freeze.clone(),
+            faults,
         }
     }
 
@@ -306,6 +310,7 @@ impl<'a> Draft<'a> {
         if self.epochs != self.known.snapshot.epochs {
             self.act.standing = Some(self.epochs);
         }
+        self.act.faults = self.faults.words();
         self.act.counters_before = self.known.snapshot.counters.clone();
         self.act.counters = self.counters;
         self.act

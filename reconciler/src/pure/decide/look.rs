@@ -2,10 +2,15 @@
 
 use jiff::Timestamp;
 use meshplan_schemas::lifecycle::epoch::EpochState;
-use meshplan_schemas::report::{Cause, DeclarationState, Health, Outcome, Report, is_without_blame};
+use meshplan_schemas::report::{
+    Cause, DeclarationState, Health, NO_BLAME, Outcome, Report, is_without_blame,
+};
 
 use crate::pure::delivery::MachineRun;
 use crate::pure::guard::{Guard, stands};
+
+/// The first of the words: the one that may be the content's doing all the same.
+const NO_LINK: &str = NO_BLAME[0];
 
 /// What a report says. "Cannot tell" is not "no".
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -89,6 +94,24 @@ pub fn has_begun(report: &Report, machine: &MachineRun) -> bool {
             .as_ref()
             .is_some_and(|s| s.state_epoch >= machine.epoch && s.state != EpochState::Received);
     declaration && epoch
+}
+
+/// Whether a machine lost its link over what it was sent, and went back for that; none while it has not said how it went.
+#[must_use]
+pub fn lost_link(report: &Report, machine: &MachineRun) -> Option<bool> {
+    let of_link = |reason: &str| reason.starts_with(NO_LINK);
+    let declaration = declaration(report, machine.sequence);
+    let epoch = epoch(report, machine.epoch);
+    let reason = |seen: &Seen, reason: Option<&String>| {
+        matches!(seen, Seen::Aside(_)) && reason.is_some_and(|reason| of_link(reason))
+    };
+    let lost = reason(&declaration, report.declaration.as_ref().map(|s| &s.reason))
+        || reason(&epoch, report.epoch.as_ref().map(|s| &s.reason));
+    match (declaration, epoch) {
+        _ if lost => Some(true),
+        (Seen::Healthy, Seen::Healthy) | (Seen::Broken(_), _) | (_, Seen::Broken(_)) => Some(false),
+        _ => None,
+    }
 }
 
 /// The declaration that a node took back for a reason which says nothing about its content (DL-13).

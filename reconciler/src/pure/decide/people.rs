@@ -10,6 +10,7 @@ use meshplan_schemas::lifecycle::delivery::{Code, State};
 
 use super::DecideError;
 use super::draft::Draft;
+use super::faults::About;
 use super::{classes, freeze, orders, waiting, walk};
 use crate::pure::delivery::{Delivery, StageRun, Step, VerdictWord};
 use crate::pure::snapshot::{InTeam, Person, Request, Verb};
@@ -27,11 +28,15 @@ pub(super) fn answer(draft: &mut Draft<'_>) -> Result<(), DecideError> {
             (Verb::Lift, _) => freeze::lift(draft, request),
             (Verb::Recover, _) => "refused: nothing is being recovered, so nobody is waited for".to_owned(),
             (_, None) => "refused: there is no such delivery, or it was archived".to_owned(),
-            (_, Some(mut delivery)) => {
-                let answer = obey(draft, &mut delivery, request)?;
-                draft.put(delivery);
-                answer
-            }
+            (_, Some(mut delivery)) => match draft.faults.of(&About::Request(request.id.clone())) {
+                Some(fault) => format!("refused: that cannot be decided, by our own fault: {}", fault.why),
+                None => {
+                    let answer = obey(draft, &mut delivery, request);
+                    let answer = answer.map_err(|error| error.of(About::Request(request.id.clone())))?;
+                    draft.put(delivery);
+                    answer
+                }
+            },
         };
         draft.act.answers.push((request.id.clone(), answer));
     }
@@ -98,6 +103,14 @@ fn obey(draft: &mut Draft<'_>, delivery: &mut Delivery, request: &Request) -> Re
             delivery.person_hold = true;
             draft.transit(delivery, State::Held, Code::PersonHold, actor, why, Vec::new())?;
             Ok(format!("{} is held", delivery.name))
+        }
+        (Verb::Hold, State::Held) if delivery.person_hold => refused("and a person said so already"),
+        // Whatever it waits for: from now on it does not open by that.
+        (Verb::Hold, State::Held) if delivery.walk.is_none() => {
+            delivery.person_hold = true;
+            (delivery.code, delivery.reason) = (Code::PersonHold, why.clone());
+            draft.remark(delivery, Code::PersonHold, actor, why, Vec::new());
+            Ok(format!("{} stays held until a person says go", delivery.name))
         }
         (Verb::Hold | Verb::Stop, State::Delivering) => {
             let facts = walk::story(delivery);

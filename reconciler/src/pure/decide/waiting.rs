@@ -12,7 +12,7 @@ use super::draft::Draft;
 use super::{DecideError, Tree, classes, freeze, orders, people, walk, windows};
 use crate::pure::compose::Composed;
 use crate::pure::compose::former::Former;
-use crate::pure::delivery::{Delivery, Inherited};
+use crate::pure::delivery::Delivery;
 use crate::pure::diff::{self, Beside, Diff};
 use crate::pure::recover::OVERRIDDEN;
 use crate::pure::rollout::words;
@@ -24,6 +24,9 @@ use beside::{in_the_way, leave_to_others};
 pub(super) use bounds::bounds;
 
 use checks::Asked;
+pub(super) use checks::have_passed;
+use giving_way::make_way;
+pub(super) use left_branch::withdraw_left;
 use plan::{gate_facts, new_walk, plan_for};
 use signed::Signed;
 use superseding::supersede;
@@ -37,7 +40,9 @@ mod checks;
 mod closed;
 mod former_checks;
 pub(super) mod former_stages;
+mod giving_way;
 mod lasting;
+mod left_branch;
 mod left_out;
 mod old_hosts;
 pub(super) mod plan;
@@ -53,7 +58,7 @@ pub(super) fn judge(draft: &mut Draft<'_>) -> Result<(), DecideError> {
     let mut waiting: Vec<(u64, CommitId)> = draft
         .deliveries
         .values()
-        .filter(|d| matches!(d.state, State::Proposed | State::Held) && !d.has_begun())
+        .filter(|d| d.waits())
         .map(|d| (d.order, d.commit.clone()))
         .collect();
     waiting.sort();
@@ -63,6 +68,11 @@ pub(super) fn judge(draft: &mut Draft<'_>) -> Result<(), DecideError> {
     let Some(mut delivery) = draft.deliveries.get(&newest).cloned() else {
         return Ok(());
     };
+    if let Some(fault) = draft.faults.of_delivery(&newest) {
+        walk::broken::end(draft, &mut delivery, fault)?;
+        draft.put(delivery);
+        return Ok(());
+    }
     let invalid = match draft.known.trees.get(&newest) {
         // Not read yet: the pass that has it decides.
         None => return Ok(()),
@@ -88,7 +98,7 @@ pub(super) fn judge(draft: &mut Draft<'_>) -> Result<(), DecideError> {
     for (_, older) in waiting {
         superseding::take_place(draft, &mut delivery, &older)?;
     }
-    judge_newest(draft, &mut delivery)?;
+    judge_newest(draft, &mut delivery).map_err(|error| error.of_delivery(&newest))?;
     draft.put(delivery);
     Ok(())
 }
@@ -270,55 +280,6 @@ fn nothing_to_do(draft: &mut Draft<'_>, delivery: &mut Delivery, tree: &Composed
         reason,
         Vec::new(),
     )
-}
-
-/// A walk that is held gives way to a newer commit; one that moves is waited for.
-fn make_way(draft: &mut Draft<'_>, other: &CommitId, newer: &mut Delivery) -> Result<(), DecideError> {
-    let Some(mut held) = draft
-        .deliveries
-        .get(other)
-        .filter(|d| d.state == State::Held)
-        .cloned()
-    else {
-        return Ok(());
-    };
-    // Where the former content is ordered already there is nothing to take back: one roll-back per failure (DL-14),
-    // and the health of what came before is no condition for moving off it.
-    let stuck = matches!(held.code, Code::RollBackFailed | Code::RetiredValue);
-    if stuck || covers(newer, &held) {
-        // The newer walk answers for what this one has put on machines.
-        newer.inherited = held.walk.as_ref().map(|walk| Inherited {
-            reached: walk.reached.clone(),
-            first_epoch: walk.first_epoch,
-        });
-        return supersede(draft, other, &newer.commit, &[]);
-    }
-    let reason = format!(
-        "{} took its place and does not cover all that it had reached",
-        newer.name
-    );
-    walk::roll_back(draft, &mut held, Code::Newer, RECONCILER, reason, Vec::new())?;
-    draft.put(held);
-    Ok(())
-}
-
-/// Whether the newer delivery changes everything that the older one has put on machines.
-fn covers(newer: &Delivery, older: &Delivery) -> bool {
-    let reached = older.walk.iter().flat_map(|w| w.reached.keys());
-    let changed = |node: &NodeId, scope: &Scope| {
-        newer
-            .legs
-            .iter()
-            .any(|leg| leg.scope == *scope && leg.nodes.contains_key(node))
-    };
-    let mut reached = reached;
-    reached.all(|node| {
-        older
-            .legs
-            .iter()
-            .filter(|leg| leg.nodes.contains_key(node))
-            .all(|leg| changed(node, &leg.scope))
-    })
 }
 
 pub(super) fn differ(

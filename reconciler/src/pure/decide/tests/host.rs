@@ -15,6 +15,8 @@ use meshplan_schemas::report::{
 };
 use semver::Version;
 
+use crate::pure::guard::{Guard, stands};
+
 /// What a simulated host does with an order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Behaviour {
@@ -77,6 +79,11 @@ impl SimHost {
         })
     }
 
+    /// Whether it takes this when it is handed to it.
+    pub(super) fn heeds(&self, declaration: &Declaration) -> bool {
+        self.wants(declaration) || !stands(Guard::HigherNumbers)
+    }
+
     pub(super) fn take(&mut self, declaration: Declaration, now: Timestamp) {
         if !declaration.urgent && Openness::at(&self.windows, now).opens().is_some() {
             let waits = "waits for the maintenance window".to_owned();
@@ -123,6 +130,7 @@ impl SimHost {
             .keys()
             .next_back()
             .is_some_and(|seen| *seen >= newest.epoch)
+            && stands(Guard::HigherNumbers)
         {
             return false;
         }

@@ -229,6 +229,9 @@ fn a_revert_for_the_link_is_ordered_again_once_and_says_nothing_about_the_conten
     let mut world = World::at_rest(3);
     set(&mut world, 1, Behaviour::LosesLinkOnce);
     let commit = world.merge(tree(3, "one", &[("web", "two")]));
+    // The reconciler was not there in its window.
+    world.now = super::super::after_secs(world.now, 1);
+    world.serving_since = world.now;
     let before = world.sequences_of(1).len();
     world.run(90);
     assert_eq!(world.state(&commit), State::Delivered);

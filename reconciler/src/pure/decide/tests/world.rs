@@ -25,7 +25,7 @@ use crate::pure::delivery::{Delivery, Transition};
 use crate::pure::diff::proven;
 use crate::pure::events::{self, Event};
 use crate::pure::forge::revert::Revert;
-use crate::pure::parts::Branch;
+use crate::pure::parts::{Branch, Left};
 use crate::pure::signatures::Brought;
 use crate::pure::snapshot::{HeadRef, Request, Snapshot, Verb};
 
@@ -51,6 +51,8 @@ pub(super) struct World {
     repeated: BTreeMap<NodeId, u64>,
     /// Under which epoch a node was given its policy once more.
     repeated_epochs: BTreeMap<NodeId, u64>,
+    /// Commits that their branch does not have any more.
+    pub(super) left: Vec<Left>,
     /// Reverts that were to be proposed.
     pub(super) reverts: Vec<Revert>,
     commits: u32,
@@ -105,6 +107,7 @@ impl World {
             signatures: BTreeMap::new(),
             repeated: BTreeMap::new(),
             repeated_epochs: BTreeMap::new(),
+            left: Vec::new(),
             reverts: Vec::new(),
             commits: 0,
             reused: false,
@@ -244,6 +247,7 @@ impl World {
             signatures: &self.signatures,
             settings: &self.settings,
             news,
+            left: &self.left,
             now: self.now,
             serving_since: self.serving_since,
         };
@@ -400,7 +404,7 @@ impl World {
             return false;
         }
         let mut changed = false;
-        if let Some(declaration) = declaration.filter(|d| host.wants(d)) {
+        if let Some(declaration) = declaration.filter(|d| host.heeds(d)) {
             let before = host.taken.clone();
             host.take(declaration, self.now);
             changed = host.taken != before;

@@ -1,18 +1,24 @@
 //! Commits that are new become deliveries (DL-1).
 
+use std::collections::BTreeSet;
+
 use meshplan_schemas::lifecycle::delivery::{Code, State};
 
 use super::{checks, rewritten, signed};
 use crate::pure::decide::DecideError;
 use crate::pure::decide::draft::Draft;
 use crate::pure::delivery::{Delivery, Transition};
-use crate::pure::parts::{self, Parts};
+use crate::pure::parts::{self, Branch, Parts};
 use crate::pure::unpassed::Unpassed;
 
-/// Makes a delivery of each new commit, in first-parent order.
-pub(in crate::pure::decide) fn announce(draft: &mut Draft<'_>) -> Result<(), DecideError> {
+/// Makes a delivery of each new commit, in first-parent order. `held`: the branches of which a person held a commit that is gone;
+/// the word goes on to what was pushed in its place.
+pub(in crate::pure::decide) fn announce(
+    draft: &mut Draft<'_>,
+    held: &BTreeSet<Option<Branch>>,
+) -> Result<(), DecideError> {
     let mut before = draft.deliveries.values().max_by_key(|d| d.order).cloned();
-    let trees = parts::of_news(before.as_ref(), draft.known.news);
+    let trees = parts::of_news(before.as_ref(), draft.known.left, draft.known.news);
     for new in draft.known.news {
         let Some(parts) = trees.get(&new.commit) else {
             continue;
@@ -27,7 +33,10 @@ pub(in crate::pure::decide) fn announce(draft: &mut Draft<'_>) -> Result<(), Dec
             Some(component) => (&component.repo, &component.branch),
         };
         let mut unpassed = Vec::new();
-        if let Some(withdrawn) = before.as_ref().filter(|d| d.state == State::Withdrawn) {
+        if let Some(withdrawn) = before
+            .as_ref()
+            .filter(|d| d.state == State::Withdrawn && d.stays())
+        {
             // Its content is in this commit all the same: what it was asked is asked of this one (DL-15).
             let owed = checks::unpassed(draft, withdrawn, false);
             Unpassed::gather(&mut unpassed, owed, repo);
@@ -44,6 +53,7 @@ pub(in crate::pure::decide) fn announce(draft: &mut Draft<'_>) -> Result<(), Dec
             // What goes from machines is the fleet repo's to say (FR-12).
             allows_removals: new.allows_removals.clone().filter(|_| new.component.is_none()),
             unpassed,
+            person_hold: held.contains(&new.component),
             base: before.as_ref().and_then(signed::base_after),
             rewritten: new.rewritten || rewritten::unanswered(before.as_ref()),
             ..Delivery::announced(repo, new.commit.clone(), order, now)

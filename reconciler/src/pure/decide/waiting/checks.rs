@@ -121,3 +121,8 @@ fn ask_of(draft: &Draft<'_>, commit: &CommitId, names: &[String]) -> Asked {
         ),
     )
 }
+
+/// Whether all that [`ask`] asks for has passed.
+pub(in crate::pure::decide) fn have_passed(draft: &Draft<'_>, delivery: &Delivery) -> bool {
+    matches!(ask(draft, delivery), Asked::Passed)
+}

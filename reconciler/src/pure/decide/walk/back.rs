@@ -1,15 +1,13 @@
 //! The way back: the former content is ordered on all that was reached, and watched until it is there (DL-7).
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 
 use meshplan_schemas::document::fleet::ConfigMgmt;
 use meshplan_schemas::ident::{CommitId, NodeId};
 use meshplan_schemas::lifecycle::delivery::{Code, State};
 
-use super::RECONCILER;
 use super::story::{self, story};
-use crate::pure::compose::Composed;
+use super::{RECONCILER, leaving};
 use crate::pure::decide::draft::Draft;
 use crate::pure::decide::look::{self, Seen};
 use crate::pure::decide::{DecideError, after_secs, orders};
@@ -52,7 +50,13 @@ pub(super) fn come_back(draft: &mut Draft<'_>, delivery: &mut Delivery) -> Resul
     };
     let mut failed = None;
     let mut aside = BTreeSet::new();
+    let fleet = leaving::fleet(draft);
     for (id, reached) in &mut walk.reached {
+        // Who has left the fleet is ordered it with the others, and nobody waits for that.
+        if fleet.as_ref().is_some_and(|fleet| !fleet.nodes.contains_key(id)) {
+            reached.returned = true;
+            continue;
+        }
         let Some(report) = draft.known.snapshot.nodes.get(id).and_then(|n| n.report.as_ref()) else {
             continue;
         };
@@ -141,7 +145,7 @@ pub(super) fn serve_outstanding(draft: &mut Draft<'_>) -> Result<(), DecideError
     let outstanding: Vec<CommitId> = draft
         .deliveries
         .values()
-        .filter(|d| d.is_outstanding())
+        .filter(|d| d.is_outstanding() && draft.faults.of_delivery(&d.commit).is_none())
         .map(|d| d.commit.clone())
         .collect();
     for commit in outstanding {
@@ -149,7 +153,7 @@ pub(super) fn serve_outstanding(draft: &mut Draft<'_>) -> Result<(), DecideError
             continue;
         };
         let walked = reached_by_others(draft, &delivery);
-        let tree = newest_tree(draft);
+        let fleet = leaving::fleet(draft);
         let Some(walk) = delivery.walk.as_mut() else {
             continue;
         };
@@ -157,7 +161,7 @@ pub(super) fn serve_outstanding(draft: &mut Draft<'_>) -> Result<(), DecideError
         let overtaken = orders::is_overtaken(&draft.epochs, own_epoch);
         let mut aside = BTreeSet::new();
         for (id, reached) in walk.reached.iter_mut().filter(|(_, r)| !r.returned) {
-            let gone = tree.as_ref().is_some_and(|t| !t.nodes.contains_key(id));
+            let gone = fleet.as_ref().is_some_and(|fleet| !fleet.nodes.contains_key(id));
             // A newer order speaks to it in this one's place: a declaration is the sum of what is assigned, an epoch has a
             // number. Each only for its own payload.
             let declared = reached.return_sequence == 0 || walked.contains(id);
@@ -191,7 +195,8 @@ pub(super) fn serve_outstanding(draft: &mut Draft<'_>) -> Result<(), DecideError
         let left = walk.reached.values().filter(|r| !r.returned);
         walk.outstanding = left.map(|r| r.name.clone()).collect();
         if !aside.is_empty() {
-            orders::back_again(draft, &mut delivery, &aside)?;
+            let again = orders::back_again(draft, &mut delivery, &aside);
+            again.map_err(|error| error.of_delivery(&commit))?;
         }
         draft.put(delivery);
     }
@@ -211,9 +216,4 @@ fn reached_by_others(draft: &Draft<'_>, delivery: &Delivery) -> BTreeSet<NodeId>
         nodes.filter(|id| walk.reached.contains_key(*id)).copied()
     });
     declared.collect()
-}
-
-fn newest_tree(draft: &Draft<'_>) -> Option<Arc<Composed>> {
-    let newest = draft.deliveries.values().max_by_key(|d| d.order)?;
-    draft.tree(&newest.commit)
 }

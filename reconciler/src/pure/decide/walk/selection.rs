@@ -7,14 +7,14 @@ use meshplan_schemas::epoch::{Share, Targeting, share_place};
 use meshplan_schemas::fleet_list::UpdateClass;
 use meshplan_schemas::ident::{CommitId, NodeId, RoleName};
 
-use super::{changed, ordered};
+use super::{changed, leaving, ordered};
 use crate::pure::compose::Composed;
 use crate::pure::decide::classes;
 use crate::pure::decide::draft::Draft;
 use crate::pure::delivery::{Delivery, StageRun, Walk};
 use crate::pure::guard::{Guard, stands};
 
-/// The machines that a stage may select: changed, heard from once, in no stage before, awaited at all.
+/// The machines that a stage may select: changed, heard from once, in no stage before, awaited at all, and in the fleet still.
 pub(super) fn candidates(draft: &Draft<'_>, delivery: &Delivery, walk: &Walk) -> BTreeSet<NodeId> {
     let before = ordered(delivery);
     let heard = |id: &NodeId| {
@@ -25,9 +25,11 @@ pub(super) fn candidates(draft: &Draft<'_>, delivery: &Delivery, walk: &Walk) ->
             .get(id)
             .is_some_and(|n| n.heard_at.is_some())
     };
+    let fleet = leaving::fleet(draft);
+    let is_gone = |id: &NodeId| fleet.as_ref().is_some_and(|fleet| !fleet.nodes.contains_key(id));
     changed(delivery)
         .into_iter()
-        .filter(|id| heard(id) && !before.contains(id) && !walk.excused.contains(id))
+        .filter(|id| !is_gone(id) && heard(id) && !before.contains(id) && !walk.excused.contains(id))
         .filter(|id| classes::of(walk, id) != UpdateClass::LeftBehind || !stands(Guard::LeftBehind))
         .collect()
 }

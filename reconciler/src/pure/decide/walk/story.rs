@@ -179,15 +179,18 @@ pub(in crate::pure::decide) fn but_for(walk: &Walk) -> String {
     format!("; forward-only, left as it is: {}", names.join(", "))
 }
 
+/// A few names, and how many more there are.
+pub(super) fn few<T: AsRef<str>>(names: &[T]) -> String {
+    let shown: Vec<&str> = names.iter().take(NAMED).map(AsRef::as_ref).collect();
+    let shown = shown.join(", ");
+    match names.len().saturating_sub(NAMED) {
+        0 => shown,
+        more => format!("{shown} and {more} more"),
+    }
+}
+
 /// How a walk ended well, in a sentence.
 pub(super) fn over(delivery: &Delivery, ordered: usize, told: usize) -> String {
-    let names = |names: Vec<&str>| {
-        let shown = names.iter().take(NAMED).copied().collect::<Vec<_>>().join(", ");
-        match names.len().saturating_sub(NAMED) {
-            0 => shown,
-            more => format!("{shown} and {more} more"),
-        }
-    };
     let late = delivery
         .walk
         .as_ref()
@@ -214,13 +217,13 @@ pub(super) fn over(delivery: &Delivery, ordered: usize, told: usize) -> String {
         (_, told) => format!("{who}: {passed}; {told} more get it when heard from"),
     };
     if !short.is_empty() {
-        said.push_str(&format!("; did not pass and were left: {}", names(short)));
+        said.push_str(&format!("; did not pass and were left: {}", few(&short)));
     }
     if !late.is_empty() {
-        said.push_str(&format!("; told and not confirmed: {}", names(late)));
+        said.push_str(&format!("; told and not confirmed: {}", few(&late)));
     }
     if !left.is_empty() {
-        said.push_str(&format!("; left behind: {}", names(left)));
+        said.push_str(&format!("; left behind: {}", few(&left)));
     }
     said
 }

@@ -32,7 +32,7 @@ use meshplan_schemas::resource::Kind;
 use meshplan_schemas::resource::programs::Run;
 use zeroize::Zeroizing;
 
-pub use self::claim::{around_of, claims, claims_of, stopped_while, target};
+pub use self::claim::{around_of, claims, claims_of, is_elsewhere, stopped_while, target};
 use self::file::Bytes;
 use self::reach::{BOUND, put_text, run, text_of};
 pub use self::reach::{Back, Reach};
@@ -207,8 +207,10 @@ impl Wanted {
     /// Looks at what it is made from beside its fields. `coming`: what will stand at paths when it is made, where that is
     /// not what stands there now.
     pub fn foresee(&mut self, coming: &BTreeMap<String, Bytes>, reach: Reach<'_>) {
-        if let Self::Container(w) = self {
-            w.foresee(coming, reach);
+        match self {
+            Self::Container(w) => w.foresee(coming, reach),
+            Self::Filter(w) => w.foresee(reach),
+            _ => {}
         }
     }
 
@@ -224,12 +226,13 @@ impl Wanted {
         }
     }
 
-    /// The digest of a file's bytes, or of what a container is made from.
+    /// The digest of a file's bytes, of what a container is made from, or of the text of a filter.
     #[must_use]
     pub fn content(&self) -> Option<Digest> {
         match self {
             Self::File(w) => Some(Digest::of(&w.bytes)),
             Self::Container(w) => w.digest()?.parse().ok(),
+            Self::Filter(w) => w.text,
             _ => None,
         }
     }
@@ -253,6 +256,12 @@ impl Wanted {
             Self::Package(w) => &w.followers,
             _ => &[],
         }
+    }
+
+    /// Whether other content of the same fields waits for a window (HK-11).
+    #[must_use]
+    pub fn is_behind_window(&self) -> bool {
+        matches!(self, Self::Filter(_))
     }
 
     /// Whether all that comes after it waits for it (HR-4).
@@ -464,7 +473,8 @@ pub fn way_back(
         (Sort::Container, _) => container::way_back(name, there, (None, None), reach),
         (Sort::Network, _) => network::way_back(name, there, reach),
         (Sort::Package, Some(Wanted::Package(wanted))) => package::way_back(wanted, there, reach),
-        (Sort::Filter, _) => filter::way_back(there, reach),
+        (Sort::Filter, Some(Wanted::Filter(wanted))) => filter::way_back(there, Some(wanted), reach),
+        (Sort::Filter, _) => filter::way_back(there, None, reach),
         (Sort::Step | Sort::Volume | Sort::Package, _) => Ok(Back::default()),
     }
 }

@@ -23,6 +23,8 @@ mod dead_man;
 mod engines;
 #[path = "machine/filters.rs"]
 mod filters;
+#[path = "machine/filters_behind_windows.rs"]
+mod filters_behind_windows;
 #[path = "machine/forward.rs"]
 mod forward;
 #[cfg(feature = "failpoints")]

@@ -200,7 +200,22 @@ fn commits_of_a_component_are_delivered_by_its_plan_taken_back_left_out_and_reco
         }
     }
     fs::remove_dir_all(world.state().join("mirror"))?;
-    world.meshplan(&["recover"])?.ok()?;
+    // The repository of one that no tree needs is gone: that is said, and hinders nothing.
+    let url = world.forge.url("gone.git");
+    world.configure(|config| {
+        let mut component = toml::Table::new();
+        component.insert("repo".to_owned(), "acme/gone".into());
+        component.insert("url".to_owned(), url.into());
+        if let Some(toml::Value::Array(all)) = config.get_mut("components") {
+            all.push(component.into());
+        }
+        Ok(())
+    })?;
+    let said = world.meshplan(&["recover"])?.ok()?;
+    ensure!(
+        said.contains("not rebuilt: the component acme/gone (main) cannot be fetched"),
+        "{said}"
+    );
     // From here on a webhook alone brings what is new.
     world.configure_forge("poll_secs", 3600)?;
     world.serve()?;

@@ -49,6 +49,8 @@ pub enum How {
     Signalled(i32),
     /// It was killed at its bound.
     TimedOut,
+    /// It is a list of which only the end was kept, so that it is none.
+    TooLarge,
     /// It could not be started.
     NotStarted(String),
 }
@@ -85,22 +87,32 @@ impl Drop for Group {
 
 /// Runs a command to its end.
 pub async fn run(command: Command<'_>) -> Ended {
-    keep(command, COMMAND_OUTPUT_BYTES).await
+    keep(command, COMMAND_OUTPUT_BYTES).await.0
 }
 
-/// Runs a command to its end that prints a list, which is read and not shown: [`LIST_BYTES`] of it are kept.
+/// Runs a command to its end that prints a list, which is read and not shown: [`LIST_BYTES`] of it are kept. One that is
+/// longer is [`How::TooLarge`].
 pub async fn list(command: Command<'_>) -> Ended {
-    keep(command, LIST_BYTES).await
+    let (ended, is_cut) = keep(command, LIST_BYTES).await;
+    match ended.how {
+        How::Exited(0) if is_cut => Ended {
+            how: How::TooLarge,
+            said: String::new(),
+        },
+        _ => ended,
+    }
 }
 
-async fn keep(command: Command<'_>, bytes: usize) -> Ended {
+/// Runs a command; whether what it said was cut.
+async fn keep(command: Command<'_>, bytes: usize) -> (Ended, bool) {
     let mut child = match start(command) {
         Ok(child) => child,
         Err(why) => {
-            return Ended {
+            let ended = Ended {
                 how: How::NotStarted(why),
                 said: String::new(),
             };
+            return (ended, false);
         }
     };
     let mut group = Group(
@@ -131,7 +143,7 @@ async fn keep(command: Command<'_>, bytes: usize) -> Ended {
     if how == How::TimedOut {
         group.kill();
     }
-    let (out, err) = match tokio::time::timeout(TAIL, said).await {
+    let ((out, is_out_cut), (err, is_err_cut)) = match tokio::time::timeout(TAIL, said).await {
         Ok(Ok(said)) => said,
         Ok(Err(_)) | Err(_) => Default::default(),
     };
@@ -145,10 +157,9 @@ async fn keep(command: Command<'_>, bytes: usize) -> Ended {
         .filter(|text| !text.is_empty())
         .collect::<Vec<_>>()
         .join("\n");
-    Ended {
-        how,
-        said: last(&text, bytes),
-    }
+    let is_cut = is_out_cut || is_err_cut || text.len() > bytes;
+    let said = last(&text, bytes);
+    (Ended { how, said }, is_cut)
 }
 
 fn start(command: Command<'_>) -> Result<Child, String> {
@@ -171,11 +182,11 @@ fn start(command: Command<'_>) -> Result<Child, String> {
 }
 
 /// The last bytes of a stream; all of it is read, so that the command is never stopped by a full pipe. Where it was cut
-/// and there are secrets, the first line goes as well: it may begin in the midst of one.
-async fn tail(stream: Option<impl AsyncRead + Unpin>, bytes: usize) -> Zeroizing<Vec<u8>> {
+/// and there are secrets, the first line goes as well: it may begin in the midst of one. Whether it was cut.
+async fn tail(stream: Option<impl AsyncRead + Unpin>, bytes: usize) -> (Zeroizing<Vec<u8>>, bool) {
     let mut kept = Zeroizing::new(Vec::new());
     let Some(mut stream) = stream else {
-        return kept;
+        return (kept, false);
     };
     let mut is_cut = false;
     let mut piece = [0; 4096];
@@ -190,7 +201,7 @@ async fn tail(stream: Option<impl AsyncRead + Unpin>, bytes: usize) -> Zeroizing
         let cut = line.map_or(kept.len(), |end| end + 1);
         kept.drain(..cut);
     }
-    kept
+    (kept, is_cut)
 }
 
 /// The last [`COMMAND_OUTPUT_BYTES`] of a text (HR-11): what failed is said at the end.
@@ -269,6 +280,30 @@ mod tests {
         let ended = shell("yes line | head -c 1000000; echo the end", LONG).await;
         assert_eq!(ended.how, How::Exited(0));
         assert!(ended.said.len() <= COMMAND_OUTPUT_BYTES && ended.said.ends_with("the end"));
+    }
+
+    // holds: HK-11
+    #[tokio::test]
+    async fn a_list_that_was_cut_is_none_and_what_it_said_is_in_no_fault() {
+        let list_of = async |script: &str| {
+            let argv = ["sh", "-c", script].map(str::to_owned);
+            let root = std::env::temp_dir();
+            let ended = list(Command {
+                argv: &argv,
+                root: &root,
+                timeout: LONG,
+            })
+            .await;
+            (ended.how.clone(), ended.fault(&argv, &[]).unwrap_or_default())
+        };
+        let long = "yes a rule of a set of rules | head -c";
+        let (how, fault) = list_of(&format!("{long} 5000000")).await;
+        assert_eq!(how, How::TooLarge);
+        assert!(fault.contains("too large") && fault.len() < 200, "{fault}");
+        // One that is whole, and of a program that failed: its last words only.
+        let (how, fault) = list_of(&format!("{long} 1000000; echo the end >&2; exit 1")).await;
+        assert_eq!(how, How::Exited(1));
+        assert!(fault.ends_with("the end") && fault.len() <= COMMAND_OUTPUT_BYTES + 200);
     }
 
     #[tokio::test]

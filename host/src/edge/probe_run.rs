@@ -133,6 +133,7 @@ fn from_command(ended: command::Ended, timeout_secs: u32) -> (Health, String) {
             Health::Unhealthy,
             with(format!("no answer within {timeout_secs} s")),
         ),
+        How::TooLarge => (Health::Unknown, "what it said is too large to be read".to_owned()),
         How::NotStarted(why) => (Health::Unknown, format!("could not be started: {why}")),
     }
 }

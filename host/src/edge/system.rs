@@ -17,7 +17,7 @@ pub use self::manager::unit;
 pub use self::real::RealSystem;
 pub(crate) use self::real::block;
 pub use self::sim::SimSystem;
-use super::command::{Ended, How};
+use super::command::{self, Ended, How};
 use super::engine::{Engine, NoEngine};
 use crate::pure::filter::links::Links;
 use crate::pure::unit::Unit;
@@ -161,7 +161,7 @@ impl System for NoSystem {
 
 impl Ended {
     /// In words why it did not end with one of these codes; none when it did. What it said is in the words, and the
-    /// code beneath them.
+    /// code beneath them. A list may be long: of it the last words.
     #[must_use]
     pub fn fault(&self, argv: &[String], accepts: &[i32]) -> Option<String> {
         let program = argv.first().map_or("", String::as_str);
@@ -171,11 +171,12 @@ impl Ended {
             How::Exited(code) => format!("`{program}` ended with {code}"),
             How::Signalled(signal) => format!("`{program}` was ended by signal {signal}"),
             How::TimedOut => format!("`{program}` did not end in time and was ended"),
+            How::TooLarge => format!("what `{program}` lists is too large to be read"),
             How::NotStarted(why) => format!("`{program}` could not be started: {why}"),
         };
         Some(match self.said.as_str() {
             "" => how,
-            said => format!("{how}: {said}"),
+            said => format!("{how}: {}", command::cut(said)),
         })
     }
 }

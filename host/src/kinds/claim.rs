@@ -2,9 +2,10 @@
 
 use meshplan_schemas::ident::{ResourceId, ResourceName};
 use meshplan_schemas::resource::Kind;
+use meshplan_schemas::resource::accounts::plain_package;
 use meshplan_schemas::resource::programs::Run;
 
-use super::{Reach, container, filter, kernel_module, process};
+use super::{Reach, container, filter, kernel_module, package, process};
 use crate::pure::target::{Sort, Target};
 use crate::pure::target_path::TargetPath;
 use crate::pure::unit_file::Around;
@@ -33,17 +34,34 @@ pub fn target(name: &ResourceName, kind: &Kind) -> Option<Target> {
     }
 }
 
+/// Whether a resource is for another machine than this, so that it claims nothing here: a package for another manager.
+#[must_use]
+pub fn is_elsewhere(kind: &Kind, reach: Reach<'_>) -> bool {
+    matches!(kind, Kind::Package(spec) if package::is_elsewhere(spec, reach))
+}
+
 /// What else a resource of a kind keeps others from having (HR-6): the units and files of a process, or of a scheduled
-/// container; the path of a tree.
+/// container; the path of a tree; a package whatever its architecture; the file of the filter.
 #[must_use]
 pub fn claims(kind: &Kind) -> Vec<Target> {
     match kind {
         Kind::Process(spec) => claims_of(&spec.name),
+        // `nginx` and `nginx:amd64` are one.
+        Kind::Package(spec) => {
+            let plain = plain_package(&spec.name);
+            let is_other = plain != spec.name;
+            (is_other.then(|| Target::Thing(Sort::Package, plain.to_owned())))
+                .into_iter()
+                .collect()
+        }
         Kind::Archive(_) | Kind::Bundle(_) => {
             let path = kind.target().and_then(|path| TargetPath::parse(path).ok());
             path.into_iter().map(Target::Path).collect()
         }
         Kind::Container(spec) if spec.run == Run::Scheduled => claims_of(&container::units_of(&spec.name)),
+        Kind::Filter(_) => (TargetPath::parse(filter::FILE).ok().into_iter())
+            .map(Target::Path)
+            .collect(),
         _ => Vec::new(),
     }
 }

@@ -25,8 +25,8 @@ use crate::pure::filter::{AWAY, FAMILY, Rules, TABLE, listing};
 use crate::pure::inverse::When;
 use crate::pure::observed::Observed;
 use crate::pure::outcome::lines_lost_and_new;
-use crate::pure::record::{FilterTable, Thing};
-use crate::pure::target::Sort;
+use crate::pure::record::{FilterTable, Found, Ledger, Thing};
+use crate::pure::target::{Sort, Target};
 use crate::pure::target_path::TargetPath;
 
 /// The name of the only one that a machine has.
@@ -47,6 +47,43 @@ pub struct Wanted {
     pub rules: Rules,
     /// A found firewall may be retired: its module is taken, or nothing was there before the fleet.
     pub may_retire: bool,
+    /// The digest of what it comes to on this machine now; none where it has no outward link.
+    pub text: Option<Digest>,
+    /// How the firewalls stood that were found when the host first loaded a filter.
+    pub found: BTreeMap<String, Stand>,
+}
+
+/// How what was confirmed stands after [`keep`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kept {
+    /// It was in force.
+    Stands,
+    /// It was not, and is again.
+    LoadedAgain,
+    /// Its file is another, or gone.
+    Lost,
+}
+
+impl Wanted {
+    /// Looks at the links, on which its text depends.
+    pub fn foresee(&mut self, reach: Reach<'_>) {
+        let outward = reach.system.links().map(|links| links.outward());
+        // Why it cannot be told is said by the plan.
+        self.text = (outward.ok())
+            .filter(|outward| !outward.is_empty())
+            .and_then(|outward| self.rules.text(&outward).ok())
+            .map(|text| Digest::of(text.as_bytes()));
+    }
+
+    /// Reads how the firewalls were found.
+    pub fn recall(&mut self, ledger: &Ledger) {
+        let target = Target::Thing(Sort::Filter, NAME.to_owned());
+        let mut records = ledger.records.values().chain(ledger.orphans.values());
+        let own = records.find(|record| record.target.as_ref() == Some(&target));
+        if let Some(Found::Thing(Thing::Filter { firewalls, .. })) = own.map(|record| &record.found) {
+            self.found.clone_from(firewalls);
+        }
+    }
 }
 
 /// What nft listed after a load.
@@ -67,6 +104,8 @@ pub fn validate(spec: &Filter) -> Result<Wanted, Invalid> {
     Ok(Wanted {
         rules,
         may_retire: false,
+        text: None,
+        found: BTreeMap::new(),
     })
 }
 
@@ -227,23 +266,47 @@ pub fn plan(wanted: &Wanted, observed: &Observed, reach: Reach<'_>) -> Decision 
 pub fn apply(wanted: &Wanted, reach: Reach<'_>) -> Result<(), String> {
     let outward = reach.system.links()?.outward();
     if outward.is_empty() {
+        // Before it goes, so that the machine is never without either.
+        firewalls::give_back(&wanted.found, reach)?;
         return take_away(reach);
     }
     let text = wanted.rules.text(&outward)?;
     let (file, digest) = (file()?, Digest::of(text.as_bytes()));
     let former = self::text(reach)?.map(|text| Digest::of(text.as_bytes()));
     put(&text, &file, reach)?;
+    load(digest, former, reach)?;
+    match wanted.may_retire {
+        true => firewalls::retire(reach),
+        false => Ok(()),
+    }
+}
+
+/// Has the file that was confirmed in force, where it stands as it was `recorded`; it does not look at the links.
+///
+/// # Errors
+/// In words: it could not be told, or not be loaded.
+pub fn keep(recorded: Option<Digest>, reach: Reach<'_>) -> Result<Kept, String> {
+    let (file, table, _) = stands(reach)?;
+    match (file, table) {
+        (_, FilterTable::AsLoaded) => Ok(Kept::Stands),
+        (None, FilterTable::Absent) if recorded.is_none() => Ok(Kept::Stands),
+        (Some(digest), _) if file == recorded => {
+            load(digest, file, reach)?;
+            Ok(Kept::LoadedAgain)
+        }
+        _ => Ok(Kept::Lost),
+    }
+}
+
+/// Loads the file, and keeps how nft lists it.
+fn load(digest: Digest, former: Option<Digest>, reach: Reach<'_>) -> Result<(), String> {
     nft(&["-f", FILE], reach)?;
     let now = listed(reach)?.ok_or_else(|| "it was loaded, and is not there".to_owned())?;
     let then = Listed {
         shape: listing::shape(&now)?,
         nft: listing::version(&now),
     };
-    keep(digest, former, &then, reach.state)?;
-    match wanted.may_retire {
-        true => firewalls::retire(reach),
-        false => Ok(()),
-    }
+    keep_listed(digest, former, &then, reach.state)
 }
 
 /// Writes the file, once nft has found nothing wrong with it.
@@ -271,7 +334,12 @@ fn put(text: &str, path: &TargetPath, reach: Reach<'_>) -> Result<(), String> {
 }
 
 /// Keeps what a load was listed as. Of former loads only that of the way back stays, which is the one before.
-fn keep(file: Digest, former: Option<Digest>, listed: &Listed, state: &dyn Disk) -> Result<(), String> {
+fn keep_listed(
+    file: Digest,
+    former: Option<Digest>,
+    listed: &Listed,
+    state: &dyn Disk,
+) -> Result<(), String> {
     let folder = TargetPath::parse(KEPT).map_err(|e| e.to_string())?;
     atomic::put_folder(state, &folder, 0o700, Owner::default()).map_err(words)?;
     let text = serde_json::to_string(listed).map_err(|e| e.to_string())?;
@@ -294,11 +362,11 @@ fn take_away(reach: Reach<'_>) -> Result<(), String> {
     atomic::remove_file(reach.root, &file()?).map_err(words)
 }
 
-/// The way back to how it stands.
+/// The way back to how it stands. `wanted` is what will be made of it; none where it is swept.
 ///
 /// # Errors
 /// In words: what is loaded could not be kept.
-pub fn way_back(there: &Observed, reach: Reach<'_>) -> Result<Back, String> {
+pub fn way_back(there: &Observed, wanted: Option<&Wanted>, reach: Reach<'_>) -> Result<Back, String> {
     let mut back = Back::default();
     let target = (Sort::Filter, NAME);
     let (file, table, firewalls) = match there.thing() {
@@ -328,6 +396,10 @@ pub fn way_back(there: &Observed, reach: Reach<'_>) -> Result<Back, String> {
             back.run(When::Last, target, &["nft", &text], &[]);
         }
     }
+    // Where the filter goes the retired come back: once the filter is in force again they are off again.
+    if table != FilterTable::Absent && wanted.is_none_or(|wanted| wanted.text.is_none()) {
+        firewalls::off_again(&firewalls, &mut back, reach);
+    }
     Ok(back)
 }
 
@@ -336,18 +408,24 @@ pub fn way_back(there: &Observed, reach: Reach<'_>) -> Result<Back, String> {
 /// # Errors
 /// In words.
 pub fn give_back(found: Option<&Thing>, reach: Reach<'_>) -> Result<String, String> {
-    let again = match found {
+    let given = match found {
         Some(Thing::Filter { firewalls, .. }) => firewalls::give_back(firewalls, reach)?,
-        _ => Vec::new(),
+        _ => firewalls::Given::default(),
     };
     take_away(reach)?;
-    Ok(match again.as_slice() {
-        [] => "the machine's filter is taken away".to_owned(),
-        names => format!(
-            "the machine's filter is taken away, and {} is active again, as it was found",
-            names.join(", ")
-        ),
-    })
+    let mut words = "the machine's filter is taken away".to_owned();
+    if !given.again.is_empty() {
+        let names = given.again.join(", ");
+        words.push_str(&format!(", and {names} is active again, as it was found"));
+    }
+    if !given.gone.is_empty() {
+        let names = given.gone.join(", ");
+        words.push_str(&format!(
+            "; {names}, which was found active, could not come back, as its command is gone: install it, or let \
+             something else refuse traffic"
+        ));
+    }
+    Ok(words)
 }
 
 #[cfg(test)]

@@ -9,9 +9,9 @@ mod attempt;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use meshplan_schemas::resource::accounts::{HOST_PACKAGE, Manager, Package};
+use meshplan_schemas::resource::accounts::{Manager, Package, is_host_package};
 
-use self::attempt::attempt;
+use self::attempt::{attempt, trial};
 use super::{Back, Decision, Invalid, Reach};
 use crate::edge::command::How;
 use crate::edge::disk::Disk;
@@ -71,7 +71,7 @@ pub fn validate(spec: &Package) -> Result<Wanted, Invalid> {
         return Err(Invalid::Fields(why));
     }
     let refused = match (&spec.version, spec.manager) {
-        _ if spec.absent && spec.name == HOST_PACKAGE => Some("the host does not remove itself".to_owned()),
+        _ if spec.absent && is_host_package(&spec.name) => Some("the host does not remove itself".to_owned()),
         (Some(_), _) if spec.absent => Some("a package that shall be away has no version".to_owned()),
         (Some(_), Some(manager)) if !manager.has_versions() => Some(no_versions(manager)),
         _ => None,
@@ -129,7 +129,7 @@ fn installed(tool: &dyn Tool, name: &str, reach: Reach<'_>) -> Result<Option<Str
     let argv = tool.query(name);
     let ended = reach.system.run(&argv, ANSWER);
     match ended.how {
-        How::Exited(code) => tool.installed(code, &ended.said),
+        How::Exited(code) => tool.installed(name, code, &ended.said),
         _ => Err(ended.fault(&argv, &[]).unwrap_or_default()),
     }
 }
@@ -182,6 +182,13 @@ fn lasting(tool: &dyn Tool, (name, version): (&str, &str), reach: Reach<'_>) -> 
     format!("; it cannot be undone: the repositories of this machine do not have version {version}")
 }
 
+/// Whether a package is for another manager than the machine's: it is nothing here.
+#[must_use]
+pub fn is_elsewhere(spec: &Package, reach: Reach<'_>) -> bool {
+    let is_other = |manager| tool(reach).is_ok_and(|tool| tool.manager() != manager);
+    spec.manager.is_some_and(is_other)
+}
+
 /// Whether the repositories have a version, so that it can come back.
 fn is_to_be_had(tool: &dyn Tool, (name, version): (&str, &str), reach: Reach<'_>) -> bool {
     let ended = reach.system.list(&tool.sources(name, version), ANSWER);
@@ -226,8 +233,18 @@ pub fn fetch(wanted: &Wanted, reach: Reach<'_>) -> Result<(), String> {
     let is_rolling = is_rolling(tool.manager(), &os_release(reach.root));
     let argv = tool.install(wanted.wish(), Far::Fetch, Patience::Ours);
     attempt((tool, is_rolling), &argv, (&wanted.words(), FETCH), reach)?;
+    let said = tried(tool, wanted, reach)?;
+    let going = tool.going(&said);
+    if !going.is_empty() {
+        return Err(format!(
+            "{}: {} would have to go for it, and nothing is removed for a package that comes: remove it in the fleet \
+             first (`absent = true`), or leave this one out",
+            wanted.words(),
+            going.join(", ")
+        ));
+    }
     if is_rolling {
-        let follow: Vec<String> = (coming(tool, wanted, reach).into_iter())
+        let follow: Vec<String> = (tool.coming(&said).into_iter())
             .filter(|name| *name != wanted.name && matches!(installed(tool, name, reach), Ok(Some(_))))
             .collect();
         if !follow.is_empty() {
@@ -243,10 +260,10 @@ pub fn fetch(wanted: &Wanted, reach: Reach<'_>) -> Result<(), String> {
     Ok(())
 }
 
-/// The packages that would come, as the manager says in a trial; none where it says nothing.
-fn coming(tool: &dyn Tool, wanted: &Wanted, reach: Reach<'_>) -> Vec<String> {
+/// What the manager says in a trial of it.
+fn tried(tool: &dyn Tool, wanted: &Wanted, reach: Reach<'_>) -> Result<String, String> {
     let argv = tool.install(wanted.wish(), Far::Trial, Patience::Ours);
-    tool.coming(&reach.system.list(&argv, ANSWER).said)
+    trial(tool, &argv, &wanted.words(), reach)
 }
 
 /// Makes it so.
@@ -269,10 +286,13 @@ pub fn apply(wanted: &Wanted, reach: Reach<'_>) -> Result<(), String> {
 /// brought to rest before.
 ///
 /// # Errors
-/// In words.
+/// In words: nobody can say how it stands, or what would come with it.
 pub fn way_back(wanted: &Wanted, there: &Observed, reach: Reach<'_>) -> Result<Back, String> {
     let tool = tool(reach)?;
     let name = wanted.name.as_str();
+    if let Observed::Unknown(why) = there {
+        return Err(format!("package {name}: {why}"));
+    }
     let mut back = Back::default();
     let mut run = |argv: &Argv, accepts: &[i32]| {
         let words: Vec<&str> = argv.iter().map(String::as_str).collect();
@@ -289,13 +309,14 @@ pub fn way_back(wanted: &Wanted, there: &Observed, reach: Reach<'_>) -> Result<B
         // Nothing brings it back, and the plan has said so.
         Some(_) => return Ok(back),
         None => {
-            let mut new: BTreeSet<String> = BTreeSet::from([name.to_owned()]);
-            for other in coming(tool, wanted, reach) {
-                if installed(tool, &other, reach)?.is_none() {
+            // Itself first: it goes alone where another package needs the rest.
+            let mut new: BTreeSet<String> = BTreeSet::new();
+            for other in tool.coming(&tried(tool, wanted, reach)?) {
+                if other != name && installed(tool, &other, reach)?.is_none() {
                     new.insert(other);
                 }
             }
-            let new: Vec<&str> = new.iter().map(String::as_str).collect();
+            let new: Vec<&str> = [name].into_iter().chain(new.iter().map(String::as_str)).collect();
             tool.remove(&new, Patience::Its)
         }
     };

@@ -51,7 +51,7 @@ pub struct Ask {
     pub target: Option<Target>,
     /// The digest of kind and fields.
     pub asked: Digest,
-    /// The digest of a file's bytes.
+    /// The digest of a file's bytes, of what a container is made from, or of the text of a filter.
     pub content: Option<Digest>,
     /// What is restarted, reloaded or run when it changes.
     pub followers: Vec<Follower>,
@@ -76,6 +76,8 @@ pub struct Nature {
     pub is_gate: bool,
     /// Why it cannot be undone (HR-5).
     pub not_reversible: Option<String>,
+    /// Other content of the same fields is no drift: it may shut people out, so it goes only behind a window (HK-11).
+    pub is_behind_window: bool,
 }
 
 /// How a module takes part.
@@ -310,7 +312,9 @@ fn one(inputs: &Inputs<'_>, module: &ModuleName, ask: &Ask, plan: &mut Plan) {
         why: why.clone(),
         asked: ask.asked,
     };
-    let drifted = own.is_some_and(|record| record.asked == ask.asked);
+    let drifted = own.is_some_and(|record| {
+        record.asked == ask.asked && (!ask.nature.is_behind_window || record.content == ask.content)
+    });
     let (outcome, what) = match &ask.decision {
         Decision::Unchanged | Decision::Idle(_) => {
             if let Decision::Idle(why) = &ask.decision {

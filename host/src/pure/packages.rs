@@ -57,11 +57,11 @@ pub trait Tool: Sync + std::fmt::Debug {
     /// Asks how a package is installed.
     fn query(&self, name: &str) -> Argv;
 
-    /// The installed version in the answer to [`Tool::query`]; none where it is not installed, or not whole.
+    /// The installed version of this package in the answer to [`Tool::query`]; none where it is not installed.
     ///
     /// # Errors
-    /// In words: it is no answer. That is never "not installed".
-    fn installed(&self, code: i32, said: &str) -> Result<Option<String>, String>;
+    /// In words: it is no answer, or the package is there and not whole. That is never "not installed".
+    fn installed(&self, name: &str, code: i32, said: &str) -> Result<Option<String>, String>;
 
     /// Whether an installed version is the one that is asked for.
     fn is(&self, asked: &str, installed: &str) -> bool {
@@ -74,7 +74,18 @@ pub trait Tool: Sync + std::fmt::Debug {
     /// The packages that come, new or in another version, in the answer to a [`Reach::Trial`].
     fn coming(&self, said: &str) -> Vec<String>;
 
-    /// Removes packages, and no other; one that is not installed is passed over.
+    /// The packages that would go, in the answer to a [`Reach::Trial`]; none where an installation never removes one.
+    fn going(&self, _said: &str) -> Vec<String> {
+        Vec::new()
+    }
+
+    /// Whether a [`Reach::Trial`] that ended so was one: anything else says nothing of what comes.
+    fn is_trial(&self, code: i32, _said: &str) -> bool {
+        code == 0 || self.accepts().contains(&code)
+    }
+
+    /// Removes packages, and no other; one that is not installed is passed over. Where another package needs one of them
+    /// the first goes alone.
     fn remove(&self, names: &[&str], patience: Patience) -> Argv;
 
     /// Asks whether the repositories have a package in a version.

@@ -328,7 +328,7 @@ impl Thing {
             } => {
                 file.is_some()
                     || *table != FilterTable::Absent
-                    || firewalls.values().any(|stand| *stand == Stand::Active)
+                    || firewalls.values().any(|stand| stand.is_active())
             }
             _ => true,
         }

@@ -21,17 +21,17 @@ use crate::world::{Decl, World, because, file, path, settle};
 
 const CONF: &str = "/etc/ufw/ufw.conf";
 
-fn filter(accept: &Value) -> Resource {
+pub(crate) fn filter(accept: &Value) -> Resource {
     resource("filter", "filter", json!({ "accept": accept }))
 }
 
-fn change(sequence: u64, ports: &[&str]) -> Decl {
+pub(crate) fn change(sequence: u64, ports: &[&str]) -> Decl {
     let accept = json!([{ "protocol": "tcp", "ports": ports }]);
     Decl::new(sequence).with("net", vec![file("motd", "/etc/motd", "a\n"), filter(&accept)])
 }
 
 /// A machine with one physical device.
-fn world() -> World {
+pub(crate) fn world() -> World {
     let world = World::new();
     let eth0 = Link {
         index: 2,
@@ -45,18 +45,18 @@ fn world() -> World {
     world
 }
 
-fn machine(world: &World) -> Machine {
+pub(crate) fn machine(world: &World) -> Machine {
     let mut machine = world.machine();
     machine.tell_abilities(vec!["nftables".to_owned()]);
     machine
 }
 
-fn loaded(world: &World) -> String {
+pub(crate) fn loaded(world: &World) -> String {
     world.system.with(|sim| sim.nft.table.clone().unwrap_or_default())
 }
 
 /// The machine has ufw, on.
-fn with_ufw(world: &World) {
+pub(crate) fn with_ufw(world: &World) {
     for folder in ["/etc", "/etc/ufw"] {
         atomic::put_folder(&world.root, &path(folder), 0o755, Owner::default()).unwrap();
     }
@@ -72,7 +72,7 @@ fn with_ufw(world: &World) {
     });
 }
 
-fn is_ufw_on(world: &World) -> bool {
+pub(crate) fn is_ufw_on(world: &World) -> bool {
     let conf = world.root.read(&path(CONF)).unwrap();
     let loaded = world.system.with(|sim| sim.nft.is_ufw_loaded);
     assert_eq!(loaded, conf == b"ENABLED=yes\n");

@@ -122,7 +122,7 @@ fn after_a_power_cut_the_manager_is_brought_to_rest_before_packages_go() {
     );
     let acts = world.system.acts();
     let of_packages: Vec<&String> = acts.iter().filter(|act| act.starts_with("dpkg")).collect();
-    assert_eq!(of_packages, ["dpkg --configure -a", "dpkg --remove libweb web"]);
+    assert_eq!(of_packages, ["dpkg --configure -a", "dpkg --remove web libweb"]);
     assert_eq!(installed(&world), Vec::<String>::new());
 }
 
@@ -199,4 +199,28 @@ fn one_that_somebody_removed_comes_again_and_a_found_one_is_held_until_it_is_tak
     decl.declaration.take = vec!["web".parse().unwrap()];
     settle(&mut machine, &decl);
     assert_eq!(installed(&world), Vec::<String>::new());
+}
+
+// holds: HK-3, HR-6
+#[test]
+fn packages_of_one_name_for_different_managers_stand_in_one_declaration_and_one_package_has_one_resource() {
+    let world = world();
+    let mut machine = world.machine();
+    let named = |id: &str, fields: serde_json::Value| resource(id, "package", fields);
+    let both = vec![
+        named("apt", json!({ "name": "web", "manager": "apt" })),
+        named("dnf", json!({ "name": "web", "manager": "dnf", "absent": true })),
+    ];
+    settle(&mut machine, &Decl::new(1).with("web", both));
+    assert_eq!(installed(&world), ["libweb 1.0", "web 2.0"]);
+    let twice = vec![
+        named("one", json!({ "name": "web" })),
+        named("two", json!({ "name": "web:amd64" })),
+    ];
+    let twice = Decl::new(2).with("web", twice);
+    let applied = machine.apply(&twice.get(), twice.digest(), 10).unwrap();
+    let End::NotBegun { why } = &applied.end else {
+        panic!("{applied:?}")
+    };
+    assert!(why.contains("web.one and web.two both name package:web"), "{why}");
 }

@@ -1,5 +1,6 @@
 //! `meshplan recover`: the database again, from the repository, its record and the machines (DL-12, SG-8).
 
+use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
@@ -18,13 +19,14 @@ use crate::config::Config;
 use crate::edge::activation::Waker;
 use crate::edge::clock::Clock;
 use crate::edge::key_file::{KeyBundle, Passphrase};
-use crate::edge::mirror::{Mirror, Remote};
+use crate::edge::mirror::{FetchError, Mirror, Remote};
 use crate::edge::notes::authors_in;
 use crate::edge::recover::{Said, Sources, rebuild};
 use crate::edge::repository::{Repository, shown};
 use crate::edge::store::recovery::Left;
 use crate::edge::store::{Store, StoreError};
 use crate::edge::vault::Vault;
+use crate::pure::parts::Branch;
 
 /// Rebuild a lost database from the repository, its record and the machines. Run it with the configuration of `serve`,
 /// while `serve` does not run; then start `serve`. Nothing is signed before every required machine was heard.
@@ -164,10 +166,7 @@ async fn from_repository(args: &Args, config: &Config, store: &Store, left: Left
     let read = move || -> anyhow::Result<_> {
         let mut mirror = Mirror::open(&path, remote)?;
         mirror.fetch().context("the repository cannot be fetched")?;
-        for (of, remote) in &to_fetch {
-            let fetched = mirror.fetch_component(of, remote);
-            fetched.with_context(|| format!("the component {} cannot be fetched", of.repo))?;
-        }
+        let unfetched = fetch_components(&mirror, &to_fetch);
         let mut writer = mirror.notes()?;
         // What this mirror wrote and could not push is part of the record too.
         writer.append(&[], now)?;
@@ -175,9 +174,9 @@ async fn from_repository(args: &Args, config: &Config, store: &Store, left: Left
         let commits = mirror.commits(notes.keys())?;
         let commits = commits.into_iter().map(|c| (c.id.clone(), shown(c))).collect();
         let keys = authors_in(mirror.path()).context("cannot read the authors of fleet.toml")?;
-        Ok((mirror, notes, commits, keys))
+        Ok((mirror, notes, commits, keys, unfetched))
     };
-    let (mirror, notes, commits, mut keys) = tokio::task::spawn_blocking(read).await??;
+    let (mirror, notes, commits, mut keys, unfetched) = tokio::task::spawn_blocking(read).await??;
     let public = bundle.public();
     keys.push((settings.author.clone(), public.author));
     keys.extend(args.keys.iter().cloned());
@@ -201,7 +200,28 @@ async fn from_repository(args: &Args, config: &Config, store: &Store, left: Left
         forced: args.force.then(actor),
         now,
     };
-    Ok(rebuild(sources, store, &mut repository).await?)
+    for sentence in &unfetched {
+        tracing::warn!("{sentence}");
+    }
+    let mut said = rebuild(sources, store, &mut repository).await?;
+    said.unknown.extend(unfetched);
+    Ok(said)
+}
+
+/// Fetches what trees may be made of; a sentence for each that cannot be had. What of it is needed is missed where it is: one
+/// whose repository is gone hinders no other.
+fn fetch_components(mirror: &Mirror, components: &BTreeMap<Branch, Remote>) -> Vec<String> {
+    let fetched = components
+        .iter()
+        .map(|(of, remote)| (of, mirror.fetch_component(of, remote)));
+    let failed = fetched.filter_map(|(of, fetched)| Some((of, fetched.err()?)));
+    let words = |(of, error): (&Branch, FetchError)| {
+        format!(
+            "the component {} ({}) cannot be fetched: {error}; `meshplan serve` tries again",
+            of.repo, of.branch
+        )
+    };
+    failed.map(words).collect()
 }
 
 fn print(said: &Said, as_json: bool, out: &mut dyn Write) -> anyhow::Result<()> {

@@ -176,7 +176,7 @@ pub async fn rebuild<R: FleetRepo>(
     let cursors = record
         .deliveries
         .last()
-        .map_or_else(Vec::new, |newest| cursors(&newest.parts(), sources.settings));
+        .map_or_else(Vec::new, |newest| cursors(newest, sources.settings));
     let closed = filled.values.iter();
     let closed = closed.map(|(digest, value)| Ok((*digest, sources.vault.close(value)?)));
     let values: BTreeMap<_, _> = closed
@@ -205,8 +205,9 @@ fn made(record: &Record, commit: &CommitId) -> Made {
     }
 }
 
-/// How far branches were read: to what the newest tree is made of.
-fn cursors(parts: &Parts, settings: &Settings) -> Vec<Cursor> {
+/// How far branches were read: to what the newest tree is made of; where that left its branch, to where the branch was then.
+fn cursors(newest: &Delivery, settings: &Settings) -> Vec<Cursor> {
+    let parts = newest.parts_after();
     let fleet = Cursor {
         repo: settings.repo.clone(),
         branch: settings.branch.clone(),
@@ -293,5 +294,30 @@ fn say(
         waits: recovering.words(&awaited),
         awaited,
         unknown: filled.unknown,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // holds: DL-2, DL-12
+    #[test]
+    fn a_branch_that_was_set_back_under_the_newest_commit_is_read_to_where_it_was_set() {
+        let id = |c: &str| -> CommitId { c.repeat(40).parse().unwrap() };
+        let settings = Settings {
+            fleet: "lab".parse().unwrap(),
+            repo: "acme/fleet".to_owned(),
+            branch: "main".to_owned(),
+            era: 0,
+            author: KeyId("author".to_owned()),
+            reconcilers: Vec::new(),
+            asks_forge: false,
+            timestamp_keys: Vec::new(),
+        };
+        let mut newest = Delivery::announced("acme/fleet", id("b"), 2, Timestamp::UNIX_EPOCH);
+        assert_eq!(cursors(&newest, &settings)[0].commit, id("b"));
+        newest.parts_after = Some(Parts::alone(id("a")));
+        assert_eq!(cursors(&newest, &settings)[0].commit, id("a"));
     }
 }

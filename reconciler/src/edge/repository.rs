@@ -28,6 +28,7 @@ use crate::pure::signatures::Brought;
 mod looks;
 
 pub use looks::shown;
+pub(in crate::edge) use looks::waiting;
 use looks::{Cursors, Looking};
 
 /// What a look brought.
@@ -69,6 +70,13 @@ pub struct Made {
     /// Whether it is still to become something: a component's commit that may not be carried is no order then. Later on
     /// its tree is what it is, without the module.
     pub is_open: bool,
+}
+
+/// Whether a tree that was composed before is what would be composed now. One that composed while it was open had no fault of
+/// its own commit's: it is the same when it is over.
+fn holds(made: &Made, tree: &Tree, of: &Made) -> bool {
+    let same_way = made.is_open == of.is_open || made.is_open && matches!(tree, Tree::Composed(_));
+    made.parts == of.parts && same_way
 }
 
 /// Says that the remote is worth a look now: we ourselves have pushed to its branch, or somebody asks again. Never data.
@@ -142,10 +150,11 @@ pub struct Repository {
     poll: SignedDuration,
     next_look: Option<Timestamp>,
     reader: Arc<Mutex<TreeReader>>,
-    trees: BTreeMap<CommitId, Tree>,
-    formers: BTreeMap<(CommitId, ModuleName), (Wanted, Former)>,
-    /// By base and commit.
-    brought: BTreeMap<(CommitId, CommitId), Vec<Brought>>,
+    /// With what each was composed of: a commit's parts may be others later.
+    trees: BTreeMap<CommitId, (Made, Tree)>,
+    formers: BTreeMap<(CommitId, ModuleName), ([Parts; 2], Wanted, Former)>,
+    /// By base and commit, with what both are made of.
+    brought: BTreeMap<(CommitId, CommitId), ([Parts; 2], Vec<Brought>)>,
     /// Components that may be fetched.
     components: Arc<BTreeMap<Branch, Remote>>,
     allowed: Arc<BTreeSet<Branch>>,
@@ -263,7 +272,7 @@ impl FleetRepo for Repository {
                 let cursor = store.cursor(&of.repo, &of.branch).await?;
                 cursors.components.insert(of.clone(), cursor);
             }
-            cursors.waiting = looks::waiting(store).await?;
+            cursors.waiting = waiting(store).await?;
             self.begin(hints.to_vec(), cursors);
         }
         Ok(news)
@@ -289,7 +298,11 @@ impl FleetRepo for Repository {
 
     /// A delivery's tree, composed; none when the mirror cannot give it now.
     async fn tree(&mut self, of: &Made, health: &Health) -> Option<Tree> {
-        if let Some(tree) = self.trees.get(&of.commit) {
+        if let Some((_, tree)) = self
+            .trees
+            .get(&of.commit)
+            .filter(|(made, tree)| holds(made, tree, of))
+        {
             return Some(tree.clone());
         }
         let (mirror, reader, allowed) = (
@@ -320,12 +333,13 @@ impl FleetRepo for Repository {
         match read {
             Ok(Ok(tree)) => {
                 health.clear("tree");
-                self.trees.insert(commit.clone(), tree.clone());
+                self.trees.insert(commit.clone(), (of.clone(), tree.clone()));
                 Some(tree)
             }
             Ok(Err(MirrorError::Tree { why, .. })) => {
-                self.trees.insert(commit.clone(), Tree::Invalid(why.clone()));
-                Some(Tree::Invalid(why))
+                let tree = Tree::Invalid(why);
+                self.trees.insert(commit.clone(), (of.clone(), tree.clone()));
+                Some(tree)
             }
             Ok(Err(error)) => {
                 tracing::error!(error = %error, commit = commit.short(), "a tree cannot be read");
@@ -346,7 +360,9 @@ impl FleetRepo for Repository {
         health: &Health,
     ) -> Option<Former> {
         let key = (now.commit.clone(), module.clone());
-        if let Some((_, former)) = self.formers.get(&key).filter(|(of, _)| of == wanted) {
+        let parts = [now.parts.clone(), then.parts.clone()];
+        let known = self.formers.get(&key);
+        if let Some((.., former)) = known.filter(|(made, of, _)| *made == parts && of == wanted) {
             return Some(former.clone());
         }
         let (mirror, opener, allowed) = (
@@ -383,7 +399,7 @@ impl FleetRepo for Repository {
         });
         match read.await {
             Ok(Ok(former)) => {
-                self.formers.insert(key, (wanted.clone(), former.clone()));
+                self.formers.insert(key, (parts, wanted.clone(), former.clone()));
                 Some(former)
             }
             Ok(Err(error)) => {
@@ -397,11 +413,12 @@ impl FleetRepo for Repository {
 
     async fn brought(&mut self, base: &Made, of: &Made, health: &Health) -> Option<Vec<Brought>> {
         let key = (base.commit.clone(), of.commit.clone());
-        if let Some(brought) = self.brought.get(&key) {
+        let parts = [base.parts.clone(), of.parts.clone()];
+        if let Some((_, brought)) = self.brought.get(&key).filter(|(made, _)| *made == parts) {
             return Some(brought.clone());
         }
         let mirror = Arc::clone(&self.mirror);
-        let (from, to) = (base.parts.clone(), of.parts.clone());
+        let [from, to] = parts.clone();
         let read = tokio::task::spawn_blocking(move || {
             let mirror = mirror.lock().unwrap_or_else(PoisonError::into_inner);
             let each = to
@@ -411,7 +428,7 @@ impl FleetRepo for Repository {
         });
         match read.await {
             Ok(Ok(brought)) => {
-                self.brought.insert(key, brought.clone());
+                self.brought.insert(key, (parts, brought.clone()));
                 Some(brought)
             }
             Ok(Err(error)) => {

@@ -7,6 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use meshplan_schemas::ident::CommitId;
+use meshplan_schemas::lifecycle::delivery::State;
 use serde::{Deserialize, Serialize};
 
 use super::decide::NewCommit;
@@ -88,6 +89,12 @@ impl Parts {
     pub fn of(&self, branch: &Branch) -> Option<&CommitId> {
         let part = self.components.iter().find(|part| part.of == *branch);
         part.map(|part| &part.commit)
+    }
+
+    /// Its commits, each with the component's branch that it is of; none: the fleet's.
+    pub fn each(&self) -> impl Iterator<Item = (Option<&Branch>, &CommitId)> {
+        let components = self.components.iter().map(|part| (Some(&part.of), &part.commit));
+        std::iter::once((None, &self.fleet)).chain(components)
     }
 
     /// What it has of each repository that `base` has another commit of, or none: that commit, and this one.
@@ -176,11 +183,19 @@ impl Parts {
     }
 }
 
+/// Whether what a delivery has may still leave its branch with nothing to be taken back: it waits, or was dropped before any
+/// order of it was out.
+#[must_use]
+pub fn may_leave(delivery: &Delivery) -> bool {
+    let is_dropped = matches!(delivery.state, State::Withdrawn | State::Failed);
+    delivery.waits() || (is_dropped && !delivery.has_begun())
+}
+
 /// What the trees of new commits are made of, in their order, after the newest delivery; of what waited and left its branch none
 /// is made. A component's commit before there is any of the fleet is none of them.
 #[must_use]
 pub fn of_news(newest: Option<&Delivery>, left: &[Left], news: &[NewCommit]) -> BTreeMap<CommitId, Parts> {
-    let after = |newest: &Delivery| match newest.waits() {
+    let after = |newest: &Delivery| match may_leave(newest) {
         true => newest.parts_after().without(left),
         false => newest.parts_after(),
     };
@@ -251,6 +266,31 @@ mod tests {
         assert_eq!(last.of(&branch("a/db")), Some(&id(4)));
         assert_eq!(all[&id(4)].of(&branch("a/web")), Some(&id(3)));
         assert_eq!(all[&id(3)].fleet, id(2));
+    }
+
+    // holds: DL-2
+    #[test]
+    fn what_was_dropped_before_it_walked_and_left_its_branch_is_in_no_tree_after_it() {
+        let mut newest = Delivery::announced("a/web", id(2), 2, jiff::Timestamp::UNIX_EPOCH);
+        newest.made_of = Some(Parts::alone(id(1)).then(&new(2, Some("a/web"))));
+        let left = [Left {
+            of: Some(Branch {
+                repo: "a/web".to_owned(),
+                branch: "main".to_owned(),
+            }),
+            head: id(9),
+            commits: BTreeSet::from([id(2)]),
+        }];
+        let web = |newest: &Delivery| {
+            let all = of_news(Some(newest), &left, &[new(3, None)]);
+            all[&id(3)].of(left[0].of.as_ref().unwrap()).cloned()
+        };
+        for state in [State::Proposed, State::Withdrawn, State::Failed] {
+            newest.state = state;
+            assert_eq!(web(&newest), Some(id(9)), "{state}");
+        }
+        newest.state = State::Delivered;
+        assert_eq!(web(&newest), Some(id(2)));
     }
 
     // holds: DL-12

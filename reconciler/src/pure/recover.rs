@@ -293,6 +293,7 @@ impl Reader<'_> {
             unpassed: self.owed(block)?,
             base: self.base(),
             rewritten: said(block, REWRITTEN).next().is_some(),
+            person_hold: said(block, HELD).next().is_some(),
             ..Delivery::announced(
                 component.unwrap_or(self.repo),
                 block.commit.clone(),
@@ -344,15 +345,17 @@ impl Reader<'_> {
 
     /// What takes the place of another answers for its checks, and for a person's hold (DL-15).
     fn hands_over(&mut self, block: &Block, held_by_person: bool) -> Result<(), RecordError> {
-        let Some(by) = said(block, SUPERSEDED_BY).next() else {
+        let by = said(block, SUPERSEDED_BY).next();
+        if by.is_none() && block.to != State::Withdrawn {
             return Ok(());
-        };
+        }
         let owed = self.owed(block)?;
         let mut newest_first = self.record.deliveries.iter_mut().rev();
-        if let Some(newer) = newest_first.find(|delivery| delivery.name.0 == by) {
+        // One that was withdrawn leaves its gate to the newest.
+        if let Some(newer) = newest_first.find(|newer| by.is_none_or(|by| newer.name.0 == by)) {
             let repo = newer.repo.clone();
             Unpassed::gather(&mut newer.unpassed, owed, &repo);
-            newer.person_hold |= held_by_person;
+            newer.person_hold |= by.is_some() && held_by_person;
         }
         Ok(())
     }
@@ -504,6 +507,8 @@ impl Reader<'_> {
 
 /// The trailer that the branch was rewritten before a commit (FG-3): where it is announced, and where that is let through.
 pub const REWRITTEN: &str = "History-Rewritten";
+/// The trailer of an announcement that a person had said hold, of a commit whose content this one has.
+pub const HELD: &str = "Held";
 /// The trailer that names the delivery which takes the place of another.
 pub const SUPERSEDED_BY: &str = "Superseded-By";
 /// The trailer that a delivery's legs were accepted although another of its legs goes back (DL-3).

@@ -3,8 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::Permissions;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::sync::{Arc, Mutex};
 
+use meshplan_reconciler::edge::activation::Waker;
+use meshplan_reconciler::edge::health::Health;
 use meshplan_reconciler::edge::mirror::{Content, EntryKind, Mirror, Remote};
+use meshplan_reconciler::edge::repository::{FleetRepo as _, Made, Repository};
 use meshplan_reconciler::edge::tree_reader::TreeReader;
 use meshplan_reconciler::pure::compose::Expected;
 use meshplan_reconciler::pure::decide::Tree;
@@ -187,6 +191,25 @@ fn a_component_that_may_not_be_carried_leaves_the_reason_in_its_place() {
     }
 }
 
+// holds: DL-1, FR-3
+#[test]
+fn a_component_that_stands_for_any_number_of_empty_folders_is_not_carried() {
+    let world = World::new();
+    let fleet = fleet(&world);
+    let mut mirror = world.mirror();
+    mirror.fetch().unwrap();
+    let bomb = world.bomb("");
+    world.git(&world.work(), &["reset", "--quiet", "--soft", bomb.as_str()]);
+    let commit = fetched(&world, &mirror);
+    let joined = mirror
+        .join(&parts(&fleet, Some(&commit)), &BTreeSet::from([site()]))
+        .unwrap();
+    let said = &joined.faults[&commit];
+    assert!(said.contains("more than 100000 files and folders"), "{said}");
+    let tree = shown(&mut mirror, &joined.commit);
+    assert_eq!(tree["modules/web/.component-fault"].1, *said);
+}
+
 // holds: DL-1
 #[test]
 fn one_components_name_may_begin_with_all_of_anothers() {
@@ -266,4 +289,72 @@ fn a_component_that_the_tree_names_no_more_may_be_gone_with_its_repository() {
         .unwrap();
     assert_eq!(joined.faults.len(), 1);
     assert!(mirror.join(&parts(&named, Some(&gone)), &allowed).is_err());
+}
+
+// holds: DL-1, DL-2
+#[test]
+fn a_tree_that_is_kept_is_that_of_the_parts_that_are_asked_for() {
+    let world = World::new();
+    let authors =
+        "\n[[authors]]\nid = \"example\"\nkey = \"ed25519:11qYAYKxCrfVS/7TyWQHOg7hcvPapiMlrwIaaPcHURo=\"\n";
+    let bundle = "[[bundle]]\nid = \"site\"\npath = \"/srv/site\"\nsource = \"component\"\n";
+    let record = "id = \"0192f0c1-0000-7000-8000-000000000001\"\nmodules = [\"web\"]\n";
+    world.commit("fleet.toml", &format!("{FLEET}{authors}"));
+    world.commit("modules/web/module.toml", bundle);
+    let before = world.head();
+    world.commit("nodes/ace.toml", record);
+    let fleet = world.head();
+    world.push("HEAD:refs/heads/main");
+    world.git(&world.work(), &["checkout", "--quiet", "--orphan", "site"]);
+    world.git(&world.work(), &["rm", "--quiet", "-r", "-f", "."]);
+    world.commit("index.html", "one");
+    let mut mirror = world.mirror();
+    mirror.fetch().unwrap();
+    let good = fetched(&world, &mirror);
+    symlink("index.html", world.work().join("link")).unwrap();
+    world.commit("index.html", "two");
+    let bad = fetched(&world, &mirror);
+    let remote = world.remote();
+    let waker = Waker::default;
+    let mut repository = Repository::new(
+        Arc::new(Mutex::new(mirror)),
+        "fleet",
+        Expected::default(),
+        60,
+        waker(),
+        waker(),
+    )
+    .with_components(BTreeMap::from([(site(), remote)]));
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let health = Health::default();
+    let made = |commit: &CommitId, site: Option<&CommitId>, is_open| Made {
+        commit: commit.clone(),
+        parts: parts(&fleet, site),
+        is_open,
+    };
+    let mut left_out = |made: &Made| match runtime.block_on(repository.tree(made, &health)).unwrap() {
+        Tree::Composed(tree) => Ok(tree.nodes.values().map(|node| node.left_out.len()).sum::<usize>()),
+        Tree::Invalid(why) | Tree::Gone(why) => Err(why),
+    };
+    // The fleet's commit becomes known once more, now with the component's in its tree.
+    assert_eq!(left_out(&made(&fleet, None, true)), Ok(1));
+    assert_eq!(left_out(&made(&fleet, Some(&good), true)), Ok(0));
+    assert_eq!(left_out(&made(&fleet, Some(&good), false)), Ok(0));
+    // One that may not be carried is no order; when it is over its tree is one without the module.
+    let why = left_out(&made(&bad, Some(&bad), true)).unwrap_err();
+    assert!(why.contains("is a symbolic link"), "{why}");
+    assert_eq!(left_out(&made(&bad, Some(&bad), false)), Ok(1));
+    assert!(left_out(&made(&bad, Some(&bad), true)).is_err());
+
+    let from = Made {
+        commit: before.clone(),
+        parts: parts(&before, None),
+        is_open: false,
+    };
+    let mut brought = |of: &Made| {
+        let brought = runtime.block_on(repository.brought(&from, of, &health));
+        brought.unwrap().len()
+    };
+    assert_eq!(brought(&made(&fleet, None, true)), 1);
+    assert_eq!(brought(&made(&fleet, Some(&good), true)), 2);
 }

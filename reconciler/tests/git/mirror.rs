@@ -4,9 +4,10 @@ use std::fs;
 use std::time::{Duration, Instant};
 
 use meshplan_reconciler::edge::mirror::{
-    Content, EntryKind, MergeError, Mirror, MirrorError, Person, Proposal,
+    Content, EntryKind, MergeError, Mirror, MirrorError, Person, Proposal, Remote,
 };
 use meshplan_reconciler::pure::news::Known;
+use meshplan_reconciler::pure::parts::Branch;
 use meshplan_schemas::ident::CommitId;
 use meshplan_schemas::limits::DOCUMENT_BYTES;
 
@@ -251,21 +252,10 @@ fn a_small_tree_that_stands_for_a_billion_files_is_refused() {
     for i in 0..20 {
         tree.push_str(&format!("100644 blob {blob}\tf{i}\n"));
     }
-    let mktree = |listing: &str| {
-        let file = world.dir.path().join("listing");
-        fs::write(&file, listing).unwrap();
-        let script = format!("git mktree <{}", file.display());
-        let out = std::process::Command::new("sh")
-            .args(["-c", &script])
-            .current_dir(world.work())
-            .output()
-            .unwrap();
-        String::from_utf8(out.stdout).unwrap().trim().to_owned()
-    };
-    let mut id = mktree(&tree);
+    let mut id = world.mktree(&tree);
     for _ in 0..8 {
         let listing: String = (0..16).map(|i| format!("040000 tree {id}\td{i}\n")).collect();
-        id = mktree(&listing);
+        id = world.mktree(&listing);
     }
     let commit = world.git(&world.work(), &["commit-tree", "-m", "bomb", &id]);
     world.push(&format!("{commit}:refs/heads/main"));
@@ -274,6 +264,42 @@ fn a_small_tree_that_stands_for_a_billion_files_is_refused() {
     let error = mirror.read_tree(&commit.parse().unwrap()).unwrap_err();
     assert!(matches!(error, MirrorError::Tree { .. }), "{error}");
     assert!(error.to_string().contains("more than 500000 files"), "{error}");
+}
+
+// holds: FR-3
+#[test]
+fn a_small_tree_that_stands_for_any_number_of_empty_folders_is_refused() {
+    let world = World::new();
+    let hash = |content: &str| {
+        std::fs::write(world.work().join("leaf"), content).unwrap();
+        world.git(&world.work(), &["hash-object", "-w", "leaf"])
+    };
+    let full = world.bomb(&format!("100644 blob {}\tf\n", hash("1")));
+    let void = world.bomb(&format!("100644 blob {}\tf\n", hash("")));
+    let bomb = world.bomb("");
+    for (commit, branch) in [(&bomb, "main"), (&full, "full"), (&void, "void")] {
+        world.push(&format!("{commit}:refs/heads/{branch}"));
+    }
+    let mut mirror = world.mirror();
+    mirror.fetch().unwrap();
+    let error = mirror.read_tree(&bomb).unwrap_err();
+    assert!(matches!(error, MirrorError::Tree { .. }), "{error}");
+    assert!(error.to_string().contains("more than 500000 files"), "{error}");
+    for (branch, commit) in [("full", &full), ("void", &void)] {
+        let of = Branch {
+            repo: "acme/fleet".to_owned(),
+            branch: branch.to_owned(),
+        };
+        let remote = Remote {
+            branch: branch.to_owned(),
+            ..world.remote()
+        };
+        assert_eq!(
+            mirror.fetch_component(&of, &remote).unwrap().as_ref(),
+            Some(commit)
+        );
+    }
+    assert_eq!(mirror.read_changes(&full, &void).unwrap(), None);
 }
 
 // holds: FG-3

@@ -152,6 +152,29 @@ impl World {
             .unwrap()
     }
 
+    /// A tree object of the clone.
+    pub(crate) fn mktree(&self, listing: &str) -> String {
+        let file = self.dir.path().join("listing");
+        std::fs::write(&file, listing).unwrap();
+        let script = format!("git mktree <{}", file.display());
+        let out = Command::new("sh")
+            .args(["-c", &script])
+            .current_dir(self.work())
+            .output()
+            .unwrap();
+        String::from_utf8(out.stdout).unwrap().trim().to_owned()
+    }
+
+    /// A commit of a few dozen small trees that stands for 2^58 folders, each with what the listing says in it.
+    pub(crate) fn bomb(&self, leaf: &str) -> CommitId {
+        let mut id = self.mktree(leaf);
+        for _ in 0..58 {
+            id = self.mktree(&format!("040000 tree {id}\ta\n040000 tree {id}\tb\n"));
+        }
+        let commit = self.git(&self.work(), &["commit-tree", "-m", "bomb", &id]);
+        commit.parse().unwrap()
+    }
+
     /// A hook of the bare repository.
     pub(crate) fn hook(&self, name: &str, script: &str) {
         use std::os::unix::fs::PermissionsExt as _;

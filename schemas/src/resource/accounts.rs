@@ -63,6 +63,20 @@ words! {
 /// The package that the host itself comes in.
 pub const HOST_PACKAGE: &str = "meshplan-host";
 
+/// Whether a name asks a manager for [`HOST_PACKAGE`], also by its architecture, version, release or repository:
+/// `meshplan-host:amd64`, `meshplan-host.x86_64`, `meshplan-host-1.2`, `meshplan-host/stable`, `meshplan-host@edge`.
+#[must_use]
+pub fn is_host_package(name: &str) -> bool {
+    name.strip_prefix(HOST_PACKAGE)
+        .is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '-', '/', ':', '@']))
+}
+
+/// The name of a package without its architecture: `nginx` and `nginx:amd64` are one.
+#[must_use]
+pub fn plain_package(name: &str) -> &str {
+    name.split_once(':').map_or(name, |(plain, _)| plain)
+}
+
 impl Manager {
     /// Whether a version of a package can be asked of it (HK-3): pacman's repositories have one of each.
     #[must_use]

@@ -43,6 +43,7 @@ pub(super) fn run(root: &Path, file: &Path, command: &str) -> Result<(), DiskErr
         How::Exited(code) => format!("exit code {code}"),
         How::Signalled(signal) => format!("ended by signal {signal}"),
         How::TimedOut => format!("no answer within {CHECK_SECS} s"),
+        How::TooLarge => "it said too much".to_owned(),
         How::NotStarted(why) => why,
     };
     Err(fault(format!("{} ({how})", ended.said)))

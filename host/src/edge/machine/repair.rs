@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use meshplan_schemas::declaration::{Declaration, Mode};
 use meshplan_schemas::digest::Digest;
 use meshplan_schemas::ident::ResourceName;
-use meshplan_schemas::report::Outcome;
+use meshplan_schemas::report::{Outcome, ResourceLine};
 
 use super::survey::Surveyed;
 use super::verdict::Barred;
@@ -13,8 +13,9 @@ use super::{Applied, Due, End, LedgerState, Machine, MachineError};
 use crate::edge::ledger::{self, json};
 use crate::edge::tree;
 use crate::kinds;
+use crate::kinds::filter::{self, Kept};
 use crate::pure::agent::Basis;
-use crate::pure::apply_plan::Step;
+use crate::pure::apply_plan::{Step, Write};
 use crate::pure::outcome::line;
 use crate::pure::record::{Confirmed, Found, Ledger, Record};
 use crate::pure::target::Target;
@@ -116,6 +117,16 @@ impl Machine {
                 }
                 Step::Follow(_) | Step::Sweep(_) | Step::Record(_) | Step::Tidy(_) => continue,
             };
+            if self.waits_for_window(write, &book) {
+                let line = self.keep_confirmed(write, &book, now);
+                match line.outcome {
+                    Outcome::DriftRepaired => applied.end = End::Repaired,
+                    Outcome::Failed => applied.failed = true,
+                    _ => {}
+                }
+                applied.lines.push(line);
+                continue;
+            }
             if write.outcome != Outcome::DriftRepaired {
                 // Only an apply does what was never done; until then it is not as declared, and said.
                 applied.failed = true;
@@ -177,6 +188,49 @@ impl Machine {
         Ok(applied)
     }
 
+    /// Whether a write is of what was asked before and comes to something else now, which only a window may bring (HK-11).
+    fn waits_for_window(&self, write: &Write, book: &Ledger) -> bool {
+        let has_done = |target| book.has_done(target, write.record.asked);
+        write.outcome != Outcome::DriftRepaired
+            && write.nature.is_behind_window
+            && write.record.target.as_ref().is_some_and(has_done)
+    }
+
+    /// Has what was confirmed in force until the next order brings the other behind a window; its line.
+    fn keep_confirmed(&mut self, write: &Write, book: &Ledger, now: i64) -> ResourceLine {
+        let name = &write.record.name;
+        let waits = format!(
+            "what it comes to now waits for a window, and goes with the next order: {}",
+            write.what
+        );
+        let repairs = self.repairs.entry(name.clone()).or_default();
+        repairs.retain(|at| now.saturating_sub(*at) < CONTEST_SECS);
+        let is_contested = repairs.len() >= CONTEST_REPAIRS;
+        let records = book.records.values().chain(book.orphans.values());
+        let recorded = records
+            .filter(|record| record.target == write.record.target)
+            .find_map(|record| record.content);
+        let kept = match is_contested {
+            true => Ok(Kept::Stands),
+            false => filter::keep(recorded, self.reach()),
+        };
+        let (outcome, why) = match kept {
+            Ok(Kept::Stands) => (Outcome::Kept, waits),
+            Ok(Kept::LoadedAgain) => {
+                self.repairs.entry(name.clone()).or_default().push(now);
+                let why = format!("somebody changed it; what was confirmed is loaded again; {waits}");
+                (Outcome::DriftRepaired, why)
+            }
+            Ok(Kept::Lost) => {
+                let why =
+                    format!("somebody changed it, and the file that was confirmed is not there; {waits}");
+                (Outcome::Failed, why)
+            }
+            Err(why) => (Outcome::Failed, format!("{why}; {waits}")),
+        };
+        line(name, outcome, why, Some(write.record.asked))
+    }
+
     /// Makes the ledger anew from the last verified declaration and the machine (HR-15): what stands as asked is the
     /// host's again, but is never removed on this ledger's word. On an adopted node what differs is held. The ledger
     /// says that a declaration is confirmed only when it is the confirmed one.
@@ -216,7 +270,12 @@ impl Machine {
                     Step::Write(_) if basis == Basis::Untried => {}
                     // Whoever changed it: the next look calls it drift, as the declaration is the last word.
                     Step::Write(write) if write.record.found == Found::Nothing || take(&write.record) => {
-                        book.take_over(write.record);
+                        let mut record = write.record;
+                        if write.nature.is_behind_window {
+                            // What stands there is not of this content, and the next look is no window.
+                            record.content = None;
+                        }
+                        book.take_over(record);
                     }
                     _ => {}
                 }

@@ -228,6 +228,9 @@ impl Machine {
             let Some(target) = kinds::target(name, &kind) else {
                 continue;
             };
+            if kinds::is_elsewhere(&kind, self.reach()) {
+                continue;
+            }
             let ours = self.setup.state_inside.as_ref();
             // What stands in a tree goes with it.
             let is_tree = matches!(target, Target::Thing(Sort::Tree, _));
@@ -339,6 +342,7 @@ impl Machine {
                     }
                     if let Wanted::Filter(filter) = &mut thing {
                         filter.may_retire = !is_untaken;
+                        filter.recall(ledger);
                     }
                     if let Some(target) = thing.target() {
                         let falls = |path: TargetPath| {
@@ -356,8 +360,10 @@ impl Machine {
                             ask.decision = thing.plan(&there, ran, self.reach());
                             ask.nature = nature(resource, &thing, &there);
                         }
-                        ask.found = there.thing();
-                        ask.target = Some(target);
+                        if !kinds::is_elsewhere(&kind, self.reach()) {
+                            ask.found = there.thing();
+                            ask.target = Some(target);
+                        }
                     }
                     ask.content = thing.content();
                     ask.followers = thing.followers().to_vec();
@@ -446,6 +452,7 @@ fn nature(resource: &Resource, wanted: &Wanted, there: &Observed) -> Nature {
         starts: wanted.starts(there),
         is_gate: wanted.is_gate(),
         not_reversible: resource.not_reversible.clone().or(lasts),
+        is_behind_window: wanted.is_behind_window(),
     }
 }
 

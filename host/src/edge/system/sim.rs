@@ -13,7 +13,7 @@ use meshplan_schemas::resource::accounts::Manager;
 pub use self::nft::Nft;
 pub use self::packages::{Offer, Packages};
 use super::{System, Turn};
-use crate::edge::command::{Ended, How};
+use crate::edge::command::{Ended, How, cut};
 use crate::edge::disk::{Disk as _, SimDisk};
 use crate::edge::engine::sim::LAUNCHER;
 use crate::edge::engine::{Engine, SimEngine};
@@ -338,7 +338,13 @@ fn passwd(name: &str, user: &User) -> String {
 }
 
 impl System for SimSystem {
-    fn run(&self, argv: &[String], _bound: Duration) -> Ended {
+    fn run(&self, argv: &[String], bound: Duration) -> Ended {
+        let ended = self.list(argv, bound);
+        let said = cut(&ended.said);
+        Ended { said, ..ended }
+    }
+
+    fn list(&self, argv: &[String], _bound: Duration) -> Ended {
         let words: Vec<&str> = argv.iter().map(String::as_str).collect();
         let ran = match words.strip_prefix(&LAUNCHER) {
             Some(words) => self.engine.undo_now(words),
@@ -357,10 +363,6 @@ impl System for SimSystem {
                 said: String::new(),
             },
         }
-    }
-
-    fn list(&self, argv: &[String], bound: Duration) -> Ended {
-        self.run(argv, bound)
     }
 
     fn managers(&self) -> Vec<Manager> {

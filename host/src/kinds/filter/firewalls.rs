@@ -13,7 +13,7 @@ use crate::edge::disk::{Owner, atomic};
 use crate::edge::ledger::put_own;
 use crate::edge::observe::observe;
 use crate::edge::system::{JOB, Turn};
-use crate::pure::filter::found::{Mark, Stand, is_enabled, stand};
+use crate::pure::filter::found::{Mark, On, Stand, is_enabled, stand};
 use crate::pure::inverse::When;
 use crate::pure::observed::Observed;
 use crate::pure::target::Sort;
@@ -80,12 +80,14 @@ impl Firewall {
         }
     }
 
-    /// Whether it is on, now or at the next start of the machine; none where the machine has no such thing.
-    fn is_on(self, reach: Reach<'_>) -> Result<Option<bool>, String> {
+    /// Whether it is on, now and after the next start of the machine; none where the machine has no such thing.
+    fn on(self, reach: Reach<'_>) -> Result<Option<On>, String> {
         match self {
             Self::Ufw => match observe(reach.root, &path(UFW_CONF)?) {
                 Observed::Absent => Ok(None),
-                Observed::File { bytes, .. } => Ok(Some(is_enabled(&String::from_utf8_lossy(&bytes)))),
+                Observed::File { bytes, .. } => {
+                    Ok(Some(On::both(is_enabled(&String::from_utf8_lossy(&bytes)))))
+                }
                 Observed::Unknown(why) => Err(why),
                 other => Err(format!("{UFW_CONF} is {}, no file", other.word())),
             },
@@ -94,7 +96,10 @@ impl Firewall {
                     return Ok(None);
                 }
                 let unit = reach.system.unit(FIREWALLD)?;
-                Ok(unit.map(|unit| unit.is_up() || unit.is_enabled() == Some(true)))
+                Ok(unit.map(|unit| On {
+                    now: unit.is_up(),
+                    later: unit.is_enabled() == Some(true),
+                }))
             }
         }
     }
@@ -106,8 +111,8 @@ impl Firewall {
     }
 
     fn stand(self, reach: Reach<'_>) -> Result<Option<Stand>, String> {
-        let (is_on, mark) = (self.is_on(reach)?, self.mark(reach)?);
-        Ok(stand(is_on, mark, || self.has_command(reach)))
+        let (on, mark) = (self.on(reach)?, self.mark(reach)?);
+        Ok(stand(on, mark, || self.has_command(reach)))
     }
 
     /// Turns it off, also for later starts of the machine.
@@ -122,13 +127,26 @@ impl Firewall {
         }
     }
 
-    /// What turns it on again.
-    fn on(self) -> &'static [&'static [&'static str]] {
+    /// What turns it on again as it stood, and no more than that.
+    fn turns_on(self, stood: Stand) -> &'static [&'static [&'static str]] {
+        const ENABLE: &[&str] = &["systemctl", "enable", FIREWALLD];
+        const START: &[&str] = &["systemctl", "start", FIREWALLD];
+        match (self, stood) {
+            (_, Stand::Inactive | Stand::Retired | Stand::Gone | Stand::Removed) => &[],
+            (Self::Ufw, _) => &[&["ufw", "--force", "enable"]],
+            (Self::Firewalld, Stand::Active) => &[ENABLE, START],
+            (Self::Firewalld, Stand::Running) => &[START],
+            (Self::Firewalld, Stand::Enabled) => &[ENABLE],
+        }
+    }
+
+    /// The words of [`Firewall::turn_off`] for a way back.
+    fn turns_off(self) -> &'static [&'static [&'static str]] {
         match self {
-            Self::Ufw => &[&["ufw", "--force", "enable"]],
+            Self::Ufw => &[&["ufw", "disable"]],
             Self::Firewalld => &[
-                &["systemctl", "enable", FIREWALLD],
-                &["systemctl", "start", FIREWALLD],
+                &["systemctl", "stop", FIREWALLD],
+                &["systemctl", "disable", FIREWALLD],
             ],
         }
     }
@@ -155,7 +173,7 @@ pub fn stands(reach: Reach<'_>) -> Result<BTreeMap<String, Stand>, String> {
 pub(super) fn retire(reach: Reach<'_>) -> Result<(), String> {
     for firewall in ALL {
         match firewall.stand(reach)? {
-            Some(Stand::Active) => {
+            Some(stand) if stand.is_active() => {
                 firewall.set(Some(Mark::Retiring), reach)?;
                 let done = firewall.turn_off(reach);
                 done.map_err(|why| format!("{} is not retired: {why}", firewall.name()))?;
@@ -181,34 +199,60 @@ pub(super) fn way_back(
         let Some(stand) = stands.get(firewall.name()) else {
             continue;
         };
-        if *stand == Stand::Active {
-            for argv in firewall.on() {
-                back.run(When::First, (Sort::Filter, NAME), argv, &[]);
-            }
+        for argv in firewall.turns_on(*stand) {
+            back.run(When::First, (Sort::Filter, NAME), argv, &[]);
         }
         back.state_path(firewall.mark_path()?, reach)?;
     }
     Ok(())
 }
 
-/// Turns on again those that were found active and that the host has retired; their names.
+/// The way back of a change that turns the retired on again: they are off again, last of all.
+pub(super) fn off_again(stands: &BTreeMap<String, Stand>, back: &mut Back, reach: Reach<'_>) {
+    for firewall in ALL {
+        let is_retired = stands.get(firewall.name()) == Some(&Stand::Retired);
+        // One whose command is gone does not come back either.
+        if is_retired && firewall.has_command(reach) {
+            for argv in firewall.turns_off() {
+                back.run(When::Last, (Sort::Filter, NAME), argv, &[]);
+            }
+        }
+    }
+}
+
+/// What became of those that were found active.
+#[derive(Debug, Default)]
+pub(super) struct Given {
+    /// On again, as they were found.
+    pub(super) again: Vec<&'static str>,
+    /// Their command is gone.
+    pub(super) gone: Vec<&'static str>,
+}
+
+/// Turns on again those that were found active and that the host has retired, or begun to.
 ///
 /// # Errors
 /// In words.
-pub(super) fn give_back(
-    found: &BTreeMap<String, Stand>,
-    reach: Reach<'_>,
-) -> Result<Vec<&'static str>, String> {
-    let mut again = Vec::new();
+pub(super) fn give_back(found: &BTreeMap<String, Stand>, reach: Reach<'_>) -> Result<Given, String> {
+    let mut given = Given::default();
     for firewall in ALL {
-        let stands = firewall.stand(reach)?;
-        if found.get(firewall.name()) == Some(&Stand::Active) && stands == Some(Stand::Retired) {
-            for argv in firewall.on() {
-                run(argv, reach)?;
+        let found = found.get(firewall.name()).filter(|stand| stand.is_active());
+        if let (Some(found), Some(now)) = (found, firewall.stand(reach)?) {
+            let is_the_hosts = matches!(firewall.mark(reach)?, Some(Mark::Retiring | Mark::Retired));
+            match now {
+                Stand::Gone | Stand::Removed => given.gone.push(firewall.name()),
+                Stand::Retired if !firewall.has_command(reach) => given.gone.push(firewall.name()),
+                // Also one that is on by its own word: its retirement may have been cut in the midst.
+                _ if is_the_hosts => {
+                    for argv in firewall.turns_on(*found) {
+                        run(argv, reach)?;
+                    }
+                    given.again.push(firewall.name());
+                }
+                _ => {}
             }
-            again.push(firewall.name());
         }
         firewall.set(None, reach)?;
     }
-    Ok(again)
+    Ok(given)
 }

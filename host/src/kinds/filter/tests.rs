@@ -323,7 +323,7 @@ fn the_way_back_brings_the_former_rules_the_found_firewall_and_what_was_marked()
     let world = World::new();
     world.ufw("yes");
     let there = state(world.reach());
-    let back = way_back(&there, world.reach()).unwrap();
+    let back = way_back(&there, Some(&foreseen(&world, &["22"])), world.reach()).unwrap();
     let ran: Vec<String> = (back.acts.iter())
         .filter_map(|act| match &act.act {
             crate::pure::inverse::UndoAct::Run { argv, .. } => Some(argv.join(" ")),
@@ -338,7 +338,12 @@ fn the_way_back_brings_the_former_rules_the_found_firewall_and_what_was_marked()
             .any(|act| act.target.to_string() == "/filter/ufw")
     );
     world.applied(&tcp(&["22"]));
-    let back = way_back(&state(world.reach()), world.reach()).unwrap();
+    let back = way_back(
+        &state(world.reach()),
+        Some(&foreseen(&world, &["22"])),
+        world.reach(),
+    )
+    .unwrap();
     let of_file = |act: &&crate::pure::inverse::Act| act.target.to_string() == FILE;
     assert_eq!(back.acts.iter().filter(of_file).count(), 1);
     assert!(
@@ -351,10 +356,138 @@ fn the_way_back_brings_the_former_rules_the_found_firewall_and_what_was_marked()
     assert_eq!((last.when, &last.act), (When::Last, &load));
     // A table of that name that has no file is kept in words.
     atomic::remove_file(&world.root, &path(FILE)).unwrap();
-    let back = way_back(&state(world.reach()), world.reach()).unwrap();
+    let back = way_back(
+        &state(world.reach()),
+        Some(&foreseen(&world, &["22"])),
+        world.reach(),
+    )
+    .unwrap();
     let last = back.acts.last().unwrap();
     let crate::pure::inverse::UndoAct::Run { argv, .. } = &last.act else {
         panic!()
     };
     assert!(argv[1].starts_with(AWAY) && argv[1].contains("dport { 22 }"));
+}
+
+fn foreseen(world: &World, ports: &[&str]) -> Wanted {
+    let mut wanted = tcp(ports);
+    wanted.foresee(world.reach());
+    wanted
+}
+
+/// The programs of a way back, in order.
+fn programs(back: &Back) -> Vec<String> {
+    let mut acts: Vec<_> = back.acts.iter().collect();
+    acts.sort_by_key(|act| act.when);
+    let ran = acts.into_iter().filter_map(|act| match &act.act {
+        crate::pure::inverse::UndoAct::Run { argv, .. } => Some(argv.join(" ")),
+        _ => None,
+    });
+    ran.collect()
+}
+
+// holds: HK-11
+#[test]
+fn a_found_firewall_comes_back_also_where_its_retirement_was_cut_and_is_said_where_it_cannot() {
+    for is_still_on in [true, false] {
+        let world = World::new();
+        world.ufw("yes");
+        let found = state(world.reach()).thing();
+        world.applied(&tcp(&["22"]));
+        put_mark(&world, "retiring\n");
+        if is_still_on {
+            world.ufw("yes");
+        }
+        let said = give_back(found.as_ref(), world.reach()).unwrap();
+        assert!(said.contains("ufw is active again, as it was found"), "{said}");
+        assert!(world.system.with(|sim| sim.nft.is_ufw_loaded));
+        assert_eq!(world.stand_of_ufw(), Some(Stand::Active));
+    }
+    // Its module was never taken: it was on all the time, and nothing is done to it.
+    let world = World::new();
+    world.ufw("yes");
+    let found = state(world.reach()).thing();
+    world.applied(&Wanted {
+        may_retire: false,
+        ..tcp(&["22"])
+    });
+    let said = give_back(found.as_ref(), world.reach()).unwrap();
+    assert_eq!(said, "the machine's filter is taken away");
+    assert!(world.system.acts().iter().all(|act| !act.contains("ufw")));
+    // Its command went, after it was retired or before.
+    for is_retired in [true, false] {
+        let world = World::new();
+        world.ufw("yes");
+        let found = state(world.reach()).thing();
+        if is_retired {
+            world.applied(&tcp(&["22"]));
+        }
+        world.system.with(|sim| sim.nft.has_ufw = false);
+        if !is_retired {
+            world.applied(&tcp(&["22"]));
+        }
+        let said = give_back(found.as_ref(), world.reach()).unwrap();
+        assert!(
+            said.contains("ufw, which was found active, could not come back"),
+            "{said}"
+        );
+        assert_eq!(world.loaded(), None);
+    }
+}
+
+// holds: HK-11
+#[test]
+fn firewalld_comes_back_as_it_stood_and_no_more_than_that() {
+    const UNIT: &str = "firewalld.service";
+    let stood = [
+        ("active", "enabled", vec!["enable", "start"]),
+        ("active", "disabled", vec!["start"]),
+        ("inactive", "enabled", vec!["enable"]),
+    ];
+    for (active, boot, words) in stood {
+        let world = World::new();
+        for folder in ["/run", "/run/systemd", "/run/systemd/system"] {
+            atomic::put_folder(&world.root, &path(folder), 0o755, Owner::default()).unwrap();
+        }
+        world.system.with(|sim| sim.unit(UNIT, active, boot));
+        let there = state(world.reach());
+        let back = way_back(&there, Some(&foreseen(&world, &["22"])), world.reach()).unwrap();
+        let mut expected: Vec<String> = words
+            .iter()
+            .map(|word| format!("systemctl {word} {UNIT}"))
+            .collect();
+        expected.push(format!("nft {AWAY}"));
+        assert_eq!(programs(&back), expected);
+        world.applied(&tcp(&["22"]));
+        let stands = || {
+            let unit = world.system.with(|sim| sim.units[UNIT].clone());
+            (unit.active, unit.boot)
+        };
+        assert_eq!(stands(), ("inactive".to_owned(), "disabled".to_owned()));
+        give_back(there.thing().as_ref(), world.reach()).unwrap();
+        assert_eq!(stands(), (active.to_owned(), boot.to_owned()));
+    }
+}
+
+// holds: HK-11, HR-14
+#[test]
+fn the_way_back_of_an_undeclare_turns_the_retired_off_again_last_of_all() {
+    let world = World::new();
+    world.ufw("yes");
+    world.applied(&tcp(&["22"]));
+    let load = format!("nft -f {FILE}");
+    let of = |wanted| programs(&way_back(&state(world.reach()), wanted, world.reach()).unwrap());
+    assert_eq!(of(None), [load.clone(), "ufw disable".to_owned()]);
+    let other = foreseen(&world, &["80"]);
+    assert_eq!(
+        of(Some(&other)),
+        std::slice::from_ref(&load),
+        "other ports give nothing back"
+    );
+    world.without_links();
+    let none = foreseen(&world, &["80"]);
+    assert_eq!(of(Some(&none)), [load.clone(), "ufw disable".to_owned()]);
+    // One that is gone does not come back, and is asked nothing of.
+    world.system.with(|sim| sim.nft.has_ufw = false);
+    assert_eq!(of(None), [load]);
 }

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use super::{ANSWER, FETCH, Reach};
-use crate::edge::command::{Ended, How};
+use crate::edge::command::{Ended, How, cut};
 use crate::pure::packages::{Argv, Fault, Index, LOCK_SECS, Tool};
 
 /// Between two looks whether a lock is free.
@@ -30,12 +30,13 @@ pub(super) fn attempt(
     (what, bound): (&str, Duration),
     reach: Reach<'_>,
 ) -> Result<(), String> {
+    let is_done = |code: i32, _: &str| code == 0 || tool.accepts().contains(&code);
     let mut tried = Tried::default();
     loop {
         // A lock that is left of before the start is freed before it is waited for.
         let waits = tried.freed || tool.free().is_none();
-        let (fault, ended) = match patiently(tool, argv, (bound, waits), reach) {
-            Ok(()) => return Ok(()),
+        let (fault, ended) = match patiently((tool, &is_done), argv, (bound, waits), reach) {
+            Ok(_) => return Ok(()),
             Err(failure) => failure,
         };
         match (fault, tool.settle(), tool.free(), tool.renew()) {
@@ -50,11 +51,23 @@ pub(super) fn attempt(
             }
             (fault, _, _, Some(renew)) if fault.may_be_the_index() && !is_rolling && !tried.renewed => {
                 tried.renewed = true;
-                let renewed = patiently(tool, &renew, (FETCH, true), reach);
+                let renewed = patiently((tool, &is_done), &renew, (FETCH, true), reach);
                 tried.unrenewed = renewed.err().map(|(fault, ended)| (fault, ended.said));
             }
             (fault, ..) => return Err(explained(tool, (fault, ended), tried, what, (argv, reach))),
         }
+    }
+}
+
+/// All that it says in a trial of `what`; a lock is waited for.
+///
+/// # Errors
+/// In words: it did not end as a trial does, and so does not say what would come.
+pub(super) fn trial(tool: &dyn Tool, argv: &Argv, what: &str, reach: Reach<'_>) -> Result<String, String> {
+    let is_trial = |code: i32, said: &str| tool.is_trial(code, said);
+    match patiently((tool, &is_trial), argv, (ANSWER, true), reach) {
+        Ok(said) => Ok(said),
+        Err(failure) => Err(explained(tool, failure, Tried::default(), what, (argv, reach))),
     }
 }
 
@@ -82,27 +95,31 @@ fn explained(
     }
 }
 
-/// Runs it, again while another program holds the lock where that is waited for; what is wrong, and how it ended.
+/// Whether a run that ended with this code and these words has done what it was for.
+type Done<'a> = &'a dyn Fn(i32, &str) -> bool;
+
+/// Runs it, again while another program holds the lock where that is waited for: all that it said; or what is wrong, by all
+/// that it said, and how it ended, with the last of that.
 fn patiently(
-    tool: &dyn Tool,
+    (tool, is_done): (&dyn Tool, Done<'_>),
     argv: &Argv,
     (bound, waits): (Duration, bool),
     reach: Reach<'_>,
-) -> Result<(), (Fault, Ended)> {
+) -> Result<String, (Fault, Ended)> {
     let tries = LOCK_SECS / PAUSE.as_secs();
     let mut tried = 0;
     loop {
-        let ended = reach.system.run(argv, bound);
+        let ended = reach.system.list(argv, bound);
         let code = match ended.how {
-            How::Exited(0) => return Ok(()),
-            How::Exited(code) if tool.accepts().contains(&code) => return Ok(()),
+            How::Exited(code) if is_done(code, &ended.said) => return Ok(ended.said),
             How::Exited(code) => code,
-            How::Signalled(_) | How::TimedOut | How::NotStarted(_) => -1,
+            How::Signalled(_) | How::TimedOut | How::TooLarge | How::NotStarted(_) => -1,
         };
         let fault = tool.fault(code, &ended.said);
         let is_busy = fault == Fault::Locked && matches!(ended.how, How::Exited(_));
         if !(waits && is_busy) || tried >= tries {
-            return Err((fault, ended));
+            let said = cut(&ended.said);
+            return Err((fault, Ended { said, ..ended }));
         }
         tried += 1;
         reach.system.rest(PAUSE);

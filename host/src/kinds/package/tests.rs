@@ -1,6 +1,9 @@
 //! A package on a machine in memory.
 
+use meshplan_schemas::resource::accounts::HOST_PACKAGE;
+
 use super::*;
+use crate::edge::command::{self, Command};
 use crate::edge::disk::SimDisk;
 use crate::edge::system::sim::Packages;
 use crate::edge::system::{SimSystem, System as _};
@@ -97,6 +100,11 @@ fn what_a_manager_would_take_for_something_else_is_refused() {
         );
     }
     assert!(asked(|s| (s.name, s.absent) = (HOST_PACKAGE.to_owned(), true)).is_err());
+    for tail in [":amd64", ".x86_64", "-1.2", "/stable", "@edge"] {
+        let name = format!("{HOST_PACKAGE}{tail}");
+        assert!(asked(|s| (s.name, s.absent) = (name, true)).is_err(), "{tail}");
+    }
+    assert!(asked(|s| (s.name, s.absent) = ("meshplan-hosts".to_owned(), true)).is_ok());
     assert!(asked(|s| s.name = HOST_PACKAGE.to_owned()).is_ok());
     let both = asked(|s| (s.version, s.absent) = (Some("1".to_owned()), true));
     assert!(both.is_err());
@@ -146,7 +154,7 @@ fn the_way_back_removes_what_came_and_nothing_that_was_there() {
     });
     assert_eq!(
         world.there_and_back(&web()),
-        ["dpkg --configure -a", "dpkg --remove libweb web"]
+        ["dpkg --configure -a", "dpkg --remove web libweb"]
     );
     assert_eq!(world.installed(), ["other 1.0"]);
     // Another package, or a person, had what it needs here before.
@@ -338,4 +346,155 @@ fn what_is_for_another_manager_is_not_done_here_and_pacman_takes_no_version() {
         panic!("a version was taken");
     };
     assert!(why.contains("leave `version` out"), "{why}");
+}
+
+/// A world of one manager that answers so to what it is run with.
+fn answering(manager: Manager, answers: &[(&str, i32, &str)]) -> World {
+    let world = arch(answers);
+    world.system.with(|sim| sim.packages.managers = vec![manager]);
+    world
+}
+
+// holds: HK-3, HR-14
+#[test]
+fn what_is_half_there_is_neither_away_nor_installed_and_nothing_begins() {
+    let query = "dpkg-query --show --showformat ${db:Status-Status} ${Version}\\n web";
+    for status in ["unpacked", "half-configured", "half-installed"] {
+        let said = format!("{status} 1.0");
+        let world = answering(Manager::Apt, &[(query, 0, &said)]);
+        for wanted in [web(), away()] {
+            assert!(matches!(world.plan(&wanted), Decision::Unknown(_)), "{status}");
+            let there = state(world.reach(), "web");
+            let why = way_back(&wanted, &there, world.reach()).unwrap_err();
+            assert!(why.contains("dpkg --configure -a"), "{why}");
+        }
+    }
+    let world = answering(Manager::Apt, &[(query, 0, "config-files 1.0")]);
+    assert_eq!(world.plan(&away()), Decision::Unchanged);
+}
+
+// holds: HK-3, HR-14
+#[test]
+fn a_trial_that_failed_is_none_that_nothing_comes_with() {
+    let trial = "dnf --assumeno install web";
+    let world = answering(Manager::Dnf, &[(trial, 1, "Error: Failed to download metadata")]);
+    let why = way_back(&web(), &Observed::Absent, world.reach()).unwrap_err();
+    assert!(why.contains("no mirror answers"), "{why}");
+    let world = answering(
+        Manager::Dnf,
+        &[(trial, 1, "Installing:\n web x86_64 1-1\nOperation aborted.")],
+    );
+    let back = way_back(&web(), &Observed::Absent, world.reach()).unwrap();
+    assert_eq!(back.acts.len(), 1);
+    // As long as another program holds the lock it is waited for.
+    let trial = "apk add --simulate web";
+    let world = answering(
+        Manager::Apk,
+        &[(trial, 99, "ERROR: Unable to lock database: busy")],
+    );
+    let why = way_back(&web(), &Observed::Absent, world.reach()).unwrap_err();
+    assert!(why.contains("also after 300 s"), "{why}");
+}
+
+// holds: HK-3
+#[test]
+fn nothing_goes_for_a_package_that_comes() {
+    let query = "rpm --query --queryformat %{EPOCHNUM}:%{VERSION}-%{RELEASE}\\n web";
+    let table =
+        "Installing:\n web  x86_64 1-1 repo 1 k\n     replacing  oldweb.x86_64 0.9-1\nOperation aborted.";
+    let world = answering(
+        Manager::Dnf,
+        &[
+            (query, 1, "package web is not installed"),
+            ("dnf -y --downloadonly install web", 0, ""),
+            ("dnf --assumeno install web", 1, table),
+        ],
+    );
+    let why = fetch(&web(), world.reach()).unwrap_err();
+    assert!(why.contains("oldweb.x86_64 would have to go for it"), "{why}");
+}
+
+// holds: HK-3, HR-14
+#[test]
+fn two_packages_that_share_what_came_with_them_are_both_taken_back() {
+    let world = World::new();
+    let offer = |sim: &mut crate::edge::system::sim::Sim| {
+        let web = sim.packages.offers["web"].clone();
+        sim.packages.offers.insert("app".to_owned(), web);
+    };
+    world.system.with(offer);
+    let app = asked(|s| s.name = "app".to_owned()).unwrap();
+    let backs = [&app, &web()].map(|wanted| way_back(wanted, &Observed::Absent, world.reach()).unwrap());
+    world.apply(&web()).unwrap();
+    world.apply(&app).unwrap();
+    for back in backs {
+        for act in back.acts {
+            let UndoAct::Run { argv, accepts, .. } = act.act else {
+                panic!("a program of the way back: {:?}", act.act);
+            };
+            let ended = world.system.run(&argv, ANSWER);
+            assert_eq!(ended.fault(&argv, &accepts), None);
+        }
+    }
+    assert_eq!(world.installed(), Vec::<String>::new());
+}
+
+/// What a manager is run with when a removal of `web` and `libweb` is walked, as the shell runs it: with `programs` in the
+/// place of the machine's.
+async fn removal(manager: Manager, programs: &str) -> command::Ended {
+    let mut argv = packages::tool(manager).remove(&["web", "libweb"], Patience::Its);
+    let at = argv.iter().position(|word| word == "-c").unwrap() + 1;
+    argv[at] = format!("{programs}\n{}", argv[at]);
+    let command = Command {
+        argv: &argv,
+        root: std::path::Path::new("/"),
+        timeout: ANSWER,
+    };
+    command::run(command).await
+}
+
+// holds: HK-3, HR-14
+#[tokio::test]
+async fn where_another_package_needs_the_rest_the_first_is_removed_alone() {
+    // Each refuses all where `libweb` is among what goes, and says what it removes.
+    let refuses = "case \"$*\" in *libweb*) echo 'is needed by app'; return 1;; esac; echo \"gone: $*\"";
+    for (manager, programs) in [
+        (
+            Manager::Dnf,
+            format!("rpm() {{ case $1 in --query) shift 3; printf '%s\\n' \"$@\";; *) {refuses};; esac; }}"),
+        ),
+        (
+            Manager::Pacman,
+            format!("pacman() {{ case $1 in --query) echo \"$3\";; *) {refuses};; esac; }}"),
+        ),
+        (Manager::Apt, format!("dpkg() {{ {refuses}; }}")),
+    ] {
+        let ended = removal(manager, &programs).await;
+        assert_eq!(ended.how, How::Exited(0), "{manager}: {}", ended.said);
+        let gone = ended.said.lines().find(|line| line.starts_with("gone:")).unwrap();
+        assert!(gone.ends_with(" web"), "{manager}: {gone}");
+    }
+}
+
+// holds: HK-3
+#[tokio::test]
+async fn what_only_provides_a_name_is_not_removed_and_not_taken_for_it() {
+    let programs = "pacman() { case $1 in --query) echo \"$3-git\";; *) echo \"gone: $*\";; esac; }";
+    let ended = removal(Manager::Pacman, programs).await;
+    assert_eq!((ended.how, ended.said.as_str()), (How::Exited(0), ""));
+    let world = arch(&[("pacman --query web", 0, "web-git 1.0-1")]);
+    assert_eq!(state(world.reach(), "web"), Observed::Absent);
+}
+
+// holds: HK-3
+#[test]
+fn the_cause_is_found_also_where_much_was_said_after_it() {
+    let world = World::new();
+    let said = format!(
+        "E: You don't have enough free space in /var/cache/apt\n{}",
+        "more\n".repeat(5000)
+    );
+    world.next(&[(100, &said)]);
+    let why = fetch(&web(), world.reach()).unwrap_err();
+    assert!(why.contains("disk") && why.len() < 9000, "{why}");
 }

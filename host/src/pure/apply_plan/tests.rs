@@ -113,6 +113,24 @@ fn the_same_change_is_drift_when_it_was_asked_before_and_an_update_when_not() {
     }
 }
 
+// holds: HK-11
+#[test]
+fn other_content_of_what_was_asked_is_no_drift_where_it_waits_for_a_window() {
+    let had = ledger(vec![record("web.a", "/a", Found::Nothing)]);
+    let outcome = |content: &[u8], is_behind_window| {
+        let mut ask = ask("web.a", "/a", Decision::Update("x".to_owned()), Some(file(b"x")));
+        ask.content = Some(Digest::of(content));
+        ask.nature.is_behind_window = is_behind_window;
+        match plan(&inputs(&had, vec![ask])).steps.as_slice() {
+            [Step::Write(write)] => write.outcome,
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(outcome(b"other", true), Outcome::Updated);
+    assert_eq!(outcome(b"content", true), Outcome::DriftRepaired);
+    assert_eq!(outcome(b"other", false), Outcome::DriftRepaired);
+}
+
 // holds: HR-6
 #[test]
 fn what_nothing_declares_goes_and_what_the_host_did_not_write_stays() {

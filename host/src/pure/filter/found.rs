@@ -13,8 +13,12 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Stand {
-    /// It refuses traffic, or will at the next start of the machine; also one whose retirement was begun.
+    /// It refuses traffic, and will after the next start of the machine; also one whose retirement was begun.
     Active,
+    /// It refuses traffic, and will not after the next start of the machine.
+    Running,
+    /// It will refuse traffic after the next start of the machine, and does not yet.
+    Enabled,
     /// It was off when it was found, or somebody turned it off.
     Inactive,
     /// The host turned it off.
@@ -23,6 +27,34 @@ pub enum Stand {
     Gone,
     /// The same, and it was said.
     Removed,
+}
+
+impl Stand {
+    /// Whether it refuses traffic, now or after the next start of the machine.
+    #[must_use]
+    pub fn is_active(self) -> bool {
+        matches!(self, Self::Active | Self::Running | Self::Enabled)
+    }
+}
+
+/// What the settings of one say.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct On {
+    /// It is on.
+    pub now: bool,
+    /// It is on after the next start of the machine.
+    pub later: bool,
+}
+
+impl On {
+    /// Of one that has a single word for both.
+    #[must_use]
+    pub fn both(is_on: bool) -> Self {
+        Self {
+            now: is_on,
+            later: is_on,
+        }
+    }
 }
 
 /// What the host has done about one.
@@ -55,40 +87,44 @@ impl Mark {
     }
 }
 
-/// How one stands. `is_on`: what its own settings say, none where the machine has none. `has_command`: asked only where it
+/// How one stands. `on`: what its own settings say, none where the machine has none. `has_command`: asked only where it
 /// matters.
 #[must_use]
-pub fn stand(is_on: Option<bool>, mark: Option<Mark>, has_command: impl FnOnce() -> bool) -> Option<Stand> {
+pub fn stand(on: Option<On>, mark: Option<Mark>, has_command: impl FnOnce() -> bool) -> Option<Stand> {
     let gone = match mark {
         Some(Mark::Removed) => Stand::Removed,
         _ => Stand::Gone,
     };
-    match (is_on, mark) {
-        (None, None) => None,
+    let Some(on) = on else {
         // What the host turned off, or was about to.
-        (None, Some(_)) => Some(gone),
-        (Some(false), Some(Mark::Retired)) => Some(Stand::Retired),
-        (Some(true), _) | (Some(false), Some(Mark::Retiring)) => {
-            Some(if has_command() { Stand::Active } else { gone })
-        }
-        (Some(false), _) => Some(Stand::Inactive),
-    }
+        return mark.map(|_| gone);
+    };
+    let active = match (on.now, on.later, mark) {
+        (true, false, _) => Stand::Running,
+        (false, true, _) => Stand::Enabled,
+        (true, true, _) | (false, false, Some(Mark::Retiring)) => Stand::Active,
+        (false, false, Some(Mark::Retired)) => return Some(Stand::Retired),
+        (false, false, _) => return Some(Stand::Inactive),
+    };
+    Some(if has_command() { active } else { gone })
 }
 
 /// Whether ufw's file says that it is on: `ENABLED=yes`; the last word counts.
 #[must_use]
 pub fn is_enabled(conf: &str) -> bool {
-    let values = conf
+    let mut values = conf
         .lines()
         .filter_map(|line| line.trim().strip_prefix("ENABLED="));
-    (values.last()).is_some_and(|value| value.trim().trim_matches('"').eq_ignore_ascii_case("yes"))
+    (values.next_back()).is_some_and(|value| value.trim().trim_matches('"').eq_ignore_ascii_case("yes"))
 }
 
 /// What is to be done about them, in words.
 #[must_use]
 pub fn words(stands: &BTreeMap<String, Stand>) -> Vec<String> {
     let word = |(name, stand): (&String, &Stand)| match stand {
-        Stand::Active => Some(format!("{name}, which is active, is retired")),
+        Stand::Active | Stand::Running | Stand::Enabled => {
+            Some(format!("{name}, which is active, is retired"))
+        }
         Stand::Gone => Some(format!(
             "{name} is recorded as removed, as its command is gone; nothing is asked of it"
         )),
@@ -103,7 +139,7 @@ pub fn lines(stands: &BTreeMap<String, Stand>) -> Vec<FirewallLine> {
     let line = |(name, stand): (&String, &Stand)| FirewallLine {
         name: name.clone(),
         state: match stand {
-            Stand::Active => FirewallState::Active,
+            Stand::Active | Stand::Running | Stand::Enabled => FirewallState::Active,
             Stand::Inactive => FirewallState::Inactive,
             Stand::Retired => FirewallState::Retired,
             Stand::Gone | Stand::Removed => FirewallState::Removed,
@@ -141,12 +177,16 @@ mod tests {
         ];
         for (is_on, mark, has_command, expected) in table {
             assert_eq!(
-                stand(is_on, mark, || has_command),
+                stand(is_on.map(On::both), mark, || has_command),
                 expected,
                 "{is_on:?} {mark:?} {has_command}"
             );
         }
-        let _not_asked = stand(Some(false), Some(Retired), || {
+        // Its two words are kept apart, so that it does not come back as more than it was.
+        let one = |now, later| stand(Some(On { now, later }), None, || true);
+        assert_eq!(one(true, false), Some(Stand::Running));
+        assert_eq!(one(false, true), Some(Stand::Enabled));
+        let _not_asked = stand(Some(On::both(false)), Some(Retired), || {
             panic!("one that is off was asked for its command")
         });
     }

@@ -155,10 +155,10 @@ fn number(bytes: &[u8], at: usize) -> Option<u32> {
 
 /// Messages, attributes or hops one after the other, each with its length first and begun at a multiple of four. `head`:
 /// the whole length, the length of the head, and what the head says.
-fn pieces<'a, T>(
-    bytes: &'a [u8],
+fn pieces<T>(
+    bytes: &[u8],
     head: impl Fn(&[u8]) -> Option<(usize, usize, T)>,
-) -> impl Iterator<Item = (T, &'a [u8])> {
+) -> impl Iterator<Item = (T, &[u8])> {
     let mut rest = bytes;
     std::iter::from_fn(move || {
         let (len, head_len, said) = head(rest)?;

@@ -35,7 +35,7 @@ impl Tool for Apk {
         argv(["apk", "-v", "info", "--installed", name])
     }
 
-    fn installed(&self, code: i32, said: &str) -> Result<Option<String>, String> {
+    fn installed(&self, _name: &str, code: i32, said: &str) -> Result<Option<String>, String> {
         // `name-version-r1`: what is before the last two dashes is the name.
         let version = |line: &str| {
             let mut dashes = line.trim().rmatch_indices('-');
@@ -68,13 +68,11 @@ impl Tool for Apk {
     }
 
     fn coming(&self, said: &str) -> Vec<String> {
-        let acts = said.lines().filter_map(|line| line.split_once(") "));
-        let names = acts.filter_map(|(_, act)| {
-            let mut words = act.split_whitespace();
-            let verb = words.next()?;
-            COMING.contains(&verb).then(|| words.next())?
-        });
-        names.map(str::to_owned).collect()
+        behind(&COMING, said)
+    }
+
+    fn going(&self, said: &str) -> Vec<String> {
+        behind(&["Purging"], said)
     }
 
     fn remove(&self, names: &[&str], patience: Patience) -> Argv {
@@ -133,6 +131,17 @@ impl Tool for Apk {
     }
 }
 
+/// The packages behind some words of a transaction.
+fn behind(verbs: &[&str], said: &str) -> Vec<String> {
+    let acts = said.lines().filter_map(|line| line.split_once(") "));
+    let names = acts.filter_map(|(_, act)| {
+        let mut words = act.split_whitespace();
+        let verb = words.next()?;
+        verbs.contains(&verb).then(|| words.next())?
+    });
+    names.map(str::to_owned).collect()
+}
+
 #[cfg(test)]
 mod tests {
     //! Written down from apk-tools' own sources and documents (2.14): apk(8), apk-add(8), `src/commit.c`,
@@ -144,16 +153,19 @@ mod tests {
     #[test]
     fn what_is_installed_is_read_and_no_answer_is_not_taken_for_not_installed() {
         assert_eq!(
-            Apk.installed(0, "nginx-mod-http-1.26.2-r4\n"),
+            Apk.installed("nginx", 0, "nginx-mod-http-1.26.2-r4\n"),
             Ok(Some("1.26.2-r4".to_owned()))
         );
         let warned = "busybox-1.36.1-r29\nWARNING: opening /var/cache/apk: No such file or directory";
-        assert_eq!(Apk.installed(0, warned), Ok(Some("1.36.1-r29".to_owned())));
-        assert_eq!(Apk.installed(1, ""), Ok(None));
+        assert_eq!(
+            Apk.installed("nginx", 0, warned),
+            Ok(Some("1.36.1-r29".to_owned()))
+        );
+        assert_eq!(Apk.installed("nginx", 1, ""), Ok(None));
         let broken = "ERROR: Unable to read database: No such file or directory";
-        assert!(Apk.installed(1, broken).is_err());
+        assert!(Apk.installed("nginx", 1, broken).is_err());
         assert!(
-            Apk.installed(99, "ERROR: Unable to open root: Permission denied")
+            Apk.installed("nginx", 99, "ERROR: Unable to open root: Permission denied")
                 .is_err()
         );
     }
@@ -164,6 +176,7 @@ mod tests {
         let said = "( 1/11) Installing pcre2 (10.43-r0)\n( 2/11) Upgrading musl (1.2.4-r1 -> 1.2.5-r0)\n(10/11) Purging \
                     old (1-r0)\n(11/11) Installing nginx (1.26.2-r4)\nOK: 12 MiB in 20 packages\n";
         assert_eq!(Apk.coming(said), ["pcre2", "musl", "nginx"]);
+        assert_eq!(Apk.going(said), ["old"]);
     }
 
     // holds: HK-3

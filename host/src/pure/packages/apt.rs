@@ -23,9 +23,11 @@ const KEEP: [&str; 4] = [
 ];
 /// What dpkg ends with where another program holds its lock, or its own files cannot be had.
 const BUSY: &str = "2";
-/// Runs a program again, while it ends with a code, for five minutes.
-const AGAIN: &str = "n=0; busy=$1; shift; while \"$@\"; code=$?; [ $code -eq $busy ] && [ $n -lt 60 ]; do n=$((n+1)); \
-                     sleep 5; done; exit $code";
+/// Removes packages, again while dpkg ends with a code, for five minutes; the first alone where another package needs one
+/// of the rest.
+const AGAIN: &str = "n=0; busy=$1; named=$2; shift 2; while dpkg --force-remove-reinstreq --remove \"$named\" \"$@\"; \
+                     code=$?; [ $code -eq $busy ] && [ $n -lt 60 ]; do n=$((n+1)); sleep 5; done; [ $code -eq 1 ] && [ $# \
+                     -gt 0 ] || exit $code; dpkg --force-remove-reinstreq --remove \"$named\"";
 
 /// apt and dpkg.
 #[derive(Debug)]
@@ -46,14 +48,23 @@ impl Tool for Apt {
         ])
     }
 
-    fn installed(&self, code: i32, said: &str) -> Result<Option<String>, String> {
+    fn installed(&self, _name: &str, code: i32, said: &str) -> Result<Option<String>, String> {
         match code {
             0 => {
-                // What waits for a trigger is installed; what is half configured is to be installed again.
+                // What waits for a trigger is installed.
                 let whole = ["installed", "triggers-awaited", "triggers-pending"];
-                let mut versions = said.lines().filter_map(|line| line.split_once(' '));
-                let version = versions.find(|(status, _)| whole.contains(status));
-                Ok(version.map(|(_, version)| version.trim().to_owned()))
+                let gone = ["not-installed", "config-files"];
+                let lines: Vec<_> = said.lines().filter_map(|line| line.split_once(' ')).collect();
+                if let Some((_, version)) = lines.iter().find(|(status, _)| whole.contains(status)) {
+                    return Ok(Some(version.trim().to_owned()));
+                }
+                match lines.iter().find(|(status, _)| !gone.contains(status)) {
+                    None => Ok(None),
+                    Some((status, _)) => Err(format!(
+                        "dpkg has it {status}, neither installed nor away: run `dpkg --configure -a` on the machine and \
+                         read what it says"
+                    )),
+                }
             }
             1 if said.contains("no packages found matching") => Ok(None),
             code => Err(format!("dpkg-query ended with {code}: {said}")),
@@ -95,15 +106,11 @@ impl Tool for Apt {
 
     fn remove(&self, names: &[&str], patience: Patience) -> Argv {
         let mut words = argv(QUIETLY);
-        if patience == Patience::Its {
-            words.extend(argv(["sh", "-c", AGAIN, "sh", BUSY]));
-        }
-        words.extend(argv(["dpkg"]));
-        if patience == Patience::Its {
-            // What a power cut left half unpacked.
-            words.extend(argv(["--force-remove-reinstreq"]));
-        }
-        words.extend(argv(["--remove"]));
+        words.extend(match patience {
+            Patience::Ours => argv(["dpkg", "--remove"]),
+            // Also what a power cut left half unpacked.
+            Patience::Its => argv(["sh", "-c", AGAIN, "sh", BUSY]),
+        });
         words.extend(argv(names.iter().copied()));
         words
     }
@@ -194,17 +201,20 @@ mod tests {
     // holds: HK-3
     #[test]
     fn what_is_installed_is_read_and_no_answer_is_not_taken_for_not_installed() {
-        assert_eq!(Apt.installed(0, "installed 2.6.1"), Ok(Some("2.6.1".to_owned())));
-        assert_eq!(Apt.installed(0, "config-files 1.0\n"), Ok(None));
         assert_eq!(
-            Apt.installed(0, "not-installed \ninstalled 1:2-3"),
+            Apt.installed("nginx", 0, "installed 2.6.1"),
+            Ok(Some("2.6.1".to_owned()))
+        );
+        assert_eq!(Apt.installed("nginx", 0, "config-files 1.0\n"), Ok(None));
+        assert_eq!(
+            Apt.installed("nginx", 0, "not-installed \ninstalled 1:2-3"),
             Ok(Some("1:2-3".to_owned()))
         );
-        assert_eq!(Apt.installed(0, "half-configured 1.0"), Ok(None));
+        assert!(Apt.installed("nginx", 0, "half-configured 1.0").is_err());
         let none = "dpkg-query: no packages found matching nosuch";
-        assert_eq!(Apt.installed(1, none), Ok(None));
+        assert_eq!(Apt.installed("nginx", 1, none), Ok(None));
         let broken = "dpkg-query: error: failed to open package info file '/var/lib/dpkg/status' for reading";
-        assert!(Apt.installed(2, broken).is_err());
+        assert!(Apt.installed("nginx", 2, broken).is_err());
     }
 
     // holds: HK-3

@@ -15,6 +15,15 @@ const COMING: [&str; 7] = [
     "Reinstalling:",
 ];
 
+/// The headings below which packages stand that go.
+const GOING: [&str; 3] = [
+    "Removing:",
+    "Removing dependent packages:",
+    "Removing unused dependencies:",
+];
+/// Before what a package that comes takes the place of: its own older build (dnf 5), or another package.
+const REPLACING: &str = "replacing ";
+
 /// dnf. It waits for its lock by itself, as long as it runs.
 #[derive(Debug)]
 pub(super) struct Dnf;
@@ -28,7 +37,7 @@ impl Tool for Dnf {
         rpm::query(name)
     }
 
-    fn installed(&self, code: i32, said: &str) -> Result<Option<String>, String> {
+    fn installed(&self, _name: &str, code: i32, said: &str) -> Result<Option<String>, String> {
         rpm::installed(code, said)
     }
 
@@ -54,19 +63,28 @@ impl Tool for Dnf {
     }
 
     fn coming(&self, said: &str) -> Vec<String> {
-        let mut names = Vec::new();
-        let mut is_coming = false;
-        for line in said.lines() {
-            match line.strip_prefix(' ') {
-                None => is_coming = COMING.contains(&line.trim_end()),
-                // What is deeper is the rest of a long row, or what a package takes the place of.
-                Some(row) if is_coming && !row.starts_with(' ') => {
-                    names.extend(row.split_whitespace().next().map(str::to_owned));
-                }
-                Some(_) => {}
-            }
-        }
-        names
+        below(&COMING, said)
+    }
+
+    fn going(&self, said: &str) -> Vec<String> {
+        let coming = self.coming(said);
+        let replaced = said.lines().filter_map(|line| {
+            let name = line
+                .trim_start()
+                .strip_prefix(REPLACING)?
+                .split_whitespace()
+                .next()?;
+            // dnf 4 writes the architecture behind it.
+            let plain = name.rsplit_once('.').map_or(name, |(plain, _)| plain);
+            let is_older = coming.iter().any(|one| one == name || one == plain);
+            (!is_older).then(|| name.to_owned())
+        });
+        below(&GOING, said).into_iter().chain(replaced).collect()
+    }
+
+    fn is_trial(&self, code: i32, said: &str) -> bool {
+        // A "no" is its error, as others are.
+        code == 0 || (code == 1 && said.contains("Operation aborted"))
     }
 
     fn remove(&self, names: &[&str], _patience: Patience) -> Argv {
@@ -125,12 +143,39 @@ impl Tool for Dnf {
     }
 }
 
+/// The packages below some headings of a transaction.
+fn below(headings: &[&str], said: &str) -> Vec<String> {
+    let mut names = Vec::new();
+    let mut is_below = false;
+    for line in said.lines() {
+        match line.strip_prefix(' ') {
+            None => is_below = headings.contains(&line.trim_end()),
+            // What is deeper is the rest of a long row, or what a package takes the place of.
+            Some(row) if is_below && !row.starts_with(' ') => {
+                names.extend(row.split_whitespace().next().map(str::to_owned));
+            }
+            Some(_) => {}
+        }
+    }
+    names
+}
+
 #[cfg(test)]
 mod tests {
     //! Written down from dnf's own sources and documents: `dnf/cli/output.py` and `dnf/cli/cli.py` (dnf 4), the
     //! transaction table of libdnf5-cli (dnf 5), `libdnf/repo/Repo.cpp` and librepo's errors.
 
     use super::*;
+
+    // holds: HK-3
+    #[test]
+    fn a_trial_says_what_goes_and_an_older_build_of_what_comes_is_not_that() {
+        let five = "Upgrading:\n libweb x86_64 2-1 repo 1 KiB\n   replacing libweb x86_64 1-1 repo 1 KiB\nRemoving:\n old \
+                    x86_64 1-1 repo 1 KiB\n";
+        assert_eq!(Dnf.going(five), ["old"]);
+        let four = "Installing:\n web x86_64 1-1 repo 1 k\n     replacing  oldweb.x86_64 0.9-1\n";
+        assert_eq!(Dnf.going(four), ["oldweb.x86_64"]);
+    }
 
     // holds: HK-3
     #[test]

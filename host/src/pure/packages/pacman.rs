@@ -5,9 +5,11 @@ use meshplan_schemas::resource::accounts::Manager;
 
 use super::{Argv, Fault, Patience, Reach, Tool, Wish, argv};
 
-/// Removes those of the packages that are installed.
-const REMOVE: &str = "set -- $(pacman --query --quiet \"$@\" 2>/dev/null); [ $# -eq 0 ] || exec pacman --remove --noconfirm \
-                      \"$@\"";
+/// Removes those of the packages that are installed, and none that only provides a name; the first alone where another
+/// package needs one of the rest, for pacman takes all or nothing.
+const REMOVE: &str = "named=$1; set -- $(for name; do pacman --query --quiet \"$name\" 2>/dev/null | grep -Fx -e \"$name\"; \
+                      done); [ $# -eq 0 ] || pacman --remove --noconfirm \"$@\" || { code=$?; [ $# -gt 1 ] && [ \"$1\" \
+                      = \"$named\" ] || exit $code; pacman --remove --noconfirm \"$named\"; }";
 /// Its lock is a file, which a power cut leaves: one of before the machine started is nobody's.
 const FREE: &str = "lock=/var/lib/pacman/db.lck; [ ! -e $lock ] || [ \"$(stat -c %Y $lock)\" -ge \"$(sed -n 's/^btime \
                     //p' /proc/stat)\" ] || rm -f $lock";
@@ -25,12 +27,16 @@ impl Tool for Pacman {
         argv(["pacman", "--query", name])
     }
 
-    fn installed(&self, code: i32, said: &str) -> Result<Option<String>, String> {
+    fn installed(&self, name: &str, code: i32, said: &str) -> Result<Option<String>, String> {
         match code {
             0 => {
-                let line = said.lines().find_map(|line| line.split_once(' '));
-                let (_, version) = line.ok_or_else(|| format!("pacman says {said:?}"))?;
-                Ok(Some(version.trim().to_owned()))
+                let lines: Vec<_> = said.lines().filter_map(|line| line.split_once(' ')).collect();
+                if lines.is_empty() {
+                    return Err(format!("pacman says {said:?}"));
+                }
+                // Of what is not installed it names what provides it.
+                let version = lines.iter().find(|(first, _)| *first == name);
+                Ok(version.map(|(_, version)| version.trim().to_owned()))
             }
             1 if said.contains("was not found") => Ok(None),
             code => Err(format!("pacman ended with {code}: {said}")),
@@ -126,13 +132,17 @@ mod tests {
     #[test]
     fn what_is_installed_is_read_and_no_answer_is_not_taken_for_not_installed() {
         assert_eq!(
-            Pacman.installed(0, "nginx 1.26.2-1\n"),
+            Pacman.installed("nginx", 0, "nginx 1.26.2-1\n"),
             Ok(Some("1.26.2-1".to_owned()))
         );
+        assert_eq!(
+            Pacman.installed("nginx", 0, "nginx-mainline 1.27.0-1\n"),
+            Ok(None)
+        );
         let none = "error: package 'nginx' was not found";
-        assert_eq!(Pacman.installed(1, none), Ok(None));
+        assert_eq!(Pacman.installed("nginx", 1, none), Ok(None));
         let broken = "error: failed to initialize alpm library:\n(root: /, dbpath: /var/lib/pacman/)";
-        assert!(Pacman.installed(1, broken).is_err());
+        assert!(Pacman.installed("nginx", 1, broken).is_err());
     }
 
     // holds: HK-3

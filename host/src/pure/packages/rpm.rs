@@ -5,9 +5,11 @@
 
 use super::{Argv, argv};
 
-/// Removes those of the packages that are installed.
-const REMOVE: &str = "set -- $(rpm --query --queryformat '%{NAME}\\n' \"$@\" | grep -v ' '); [ $# -eq 0 ] || exec rpm \
-                      --erase \"$@\"";
+/// Removes those of the packages that are installed; the first alone where another package needs one of the rest, for rpm
+/// takes all or nothing.
+const REMOVE: &str = "named=$1; set -- $(rpm --query --queryformat '%{NAME}\\n' \"$@\" | grep -v ' '); [ $# -eq 0 ] || rpm \
+                      --erase \"$@\" || { code=$?; [ $# -gt 1 ] || exit $code; case $named in \"$1\"*) ;; *) exit $code;; \
+                      esac; rpm --erase \"$1\"; }";
 
 /// Asks how a package is installed: epoch, version, release.
 pub(super) fn query(name: &str) -> Argv {

@@ -20,7 +20,7 @@ impl Tool for Zypper {
         rpm::query(name)
     }
 
-    fn installed(&self, code: i32, said: &str) -> Result<Option<String>, String> {
+    fn installed(&self, _name: &str, code: i32, said: &str) -> Result<Option<String>, String> {
         rpm::installed(code, said)
     }
 

@@ -23,7 +23,7 @@ use crate::pure::source_tree::{COMPONENT_FAULT, COMPONENT_FILES, other_spelling}
 const FILE: i32 = 0o100_644;
 const PROGRAM: i32 = 0o100_755;
 const FOLDER: i32 = 0o040_000;
-/// So many files a component may have.
+/// So many files and folders a component may have. Folders count: a few small trees can stand for any number of them.
 const MOST_FILES: usize = 100_000;
 /// So deep its folders may be: three more stand above them, and a tree has 64.
 const MOST_DEPTH: usize = 60;
@@ -251,6 +251,7 @@ fn carried<'r>(
         most,
         bytes: 0,
         files: 0,
+        entries: 0,
         spellings: BTreeMap::new(),
     };
     let fault = sum.fault(repo, &tree, &mut Vec::new(), 0)?;
@@ -273,10 +274,10 @@ struct Room {
 impl Room {
     /// Takes a component in; why not, where it has no room.
     fn take(&mut self, sum: &Sum) -> Option<String> {
-        let left = (self.bytes.checked_sub(sum.bytes)).zip(self.files.checked_sub(sum.files));
+        let left = (self.bytes.checked_sub(sum.bytes)).zip(self.files.checked_sub(sum.entries));
         let Some((bytes, files)) = left else {
             return Some(format!(
-                "the components of the tree have more than {} MiB or {FILES_TOGETHER} files together",
+                "the components of the tree have more than {} MiB or {FILES_TOGETHER} files and folders together",
                 BYTES_TOGETHER >> 20
             ));
         };
@@ -290,6 +291,8 @@ struct Sum {
     most: u64,
     bytes: u64,
     files: usize,
+    /// Files and folders.
+    entries: usize,
     spellings: BTreeMap<String, String>,
 }
 
@@ -306,6 +309,10 @@ impl Sum {
             return Ok(Some(format!("its folders are more than {MOST_DEPTH} deep")));
         }
         for entry in tree {
+            self.entries += 1;
+            if self.entries > MOST_FILES {
+                return Ok(Some(format!("it has more than {MOST_FILES} files and folders")));
+            }
             let length = at.len();
             at.extend_from_slice(entry.name_bytes());
             let fault = match entry.filemode() {
@@ -330,9 +337,6 @@ impl Sum {
         self.files += 1;
         let bytes = repo.odb()?.read_header(id)?.0;
         self.bytes = self.bytes.saturating_add(bytes as u64);
-        if self.files > MOST_FILES {
-            return Ok(Some(format!("it has more than {MOST_FILES} files")));
-        }
         if self.bytes > self.most {
             let mib = self.most >> 20;
             return Ok(Some(format!(

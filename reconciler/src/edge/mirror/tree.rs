@@ -13,7 +13,7 @@ use super::{Mirror, MirrorError};
 
 /// What of one tree is read at all.
 struct Limits {
-    /// Files. A few small tree objects can stand for any number of them.
+    /// Files and folders. A few small tree objects can stand for any number of either.
     entries: usize,
     /// Folders in folders.
     depth: usize,
@@ -104,6 +104,7 @@ impl Mirror {
             known: std::mem::take(&mut self.blobs),
             entries: Vec::new(),
             bytes: 0,
+            seen: 0,
         };
         let walked = self
             .repo
@@ -140,6 +141,7 @@ impl Mirror {
             known: std::mem::take(&mut self.blobs),
             entries: Vec::new(),
             bytes: 0,
+            seen: 0,
         };
         let tree_of = |id| self.repo.find_commit(id).and_then(|commit| commit.tree());
         let walked = (tree_of(ids.0).and_then(|from| Ok((from, tree_of(ids.1)?))))
@@ -173,6 +175,7 @@ impl Mirror {
             known: std::mem::take(&mut self.blobs),
             entries: Vec::new(),
             bytes: 0,
+            seen: 0,
         };
         let walked = repo
             .find_tree(tree)
@@ -222,6 +225,8 @@ struct Reader<'r> {
     known: Blobs,
     entries: Vec<TreeEntry>,
     bytes: u64,
+    /// Files and folders so far.
+    seen: usize,
 }
 
 impl Reader<'_> {
@@ -234,6 +239,12 @@ impl Reader<'_> {
             )));
         }
         for entry in tree {
+            if self.is_beyond() {
+                return Err(Stop::Bound(format!(
+                    "it has more than {} files and folders",
+                    LIMITS.entries
+                )));
+            }
             let length = folder.len();
             folder.extend_from_slice(entry.name_bytes());
             let (id, mode) = (entry.id(), entry.filemode());
@@ -242,9 +253,6 @@ impl Reader<'_> {
                 let below = self.repo.find_tree(id)?;
                 self.walk(&below, folder, depth + 1)?;
             } else {
-                if self.entries.len() >= LIMITS.entries {
-                    return Err(Stop::Bound(format!("it has more than {} files", LIMITS.entries)));
-                }
                 let (kind, content) = self.leaf(id, mode, folder)?;
                 self.entries.push(TreeEntry {
                     path: folder.clone(),
@@ -256,6 +264,12 @@ impl Reader<'_> {
             folder.truncate(length);
         }
         Ok(())
+    }
+
+    /// Counts one more; whether that is more than a tree may have.
+    fn is_beyond(&mut self) -> bool {
+        self.seen += 1;
+        self.seen > LIMITS.entries
     }
 
     /// Reads the files below that have other bytes; [`Stop::Apart`] where anything else differs.
@@ -273,7 +287,7 @@ impl Reader<'_> {
             return Err(Stop::Apart);
         }
         for (old, new) in from.iter().zip(to.iter()) {
-            if old.name_bytes() != new.name_bytes() || old.filemode() != new.filemode() {
+            if self.is_beyond() || old.name_bytes() != new.name_bytes() || old.filemode() != new.filemode() {
                 return Err(Stop::Apart);
             }
             if old.id() == new.id() {

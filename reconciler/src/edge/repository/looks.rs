@@ -16,7 +16,7 @@ use crate::edge::store::{Store, StoreError};
 use crate::pure::decide::NewCommit;
 use crate::pure::delivery::Delivery;
 use crate::pure::news::{self, Found, Judged, Known, Line};
-use crate::pure::parts::{Branch, Left};
+use crate::pure::parts::{Branch, Left, Parts, may_leave};
 
 /// After a look that failed the next one comes after so many seconds, or the poll interval when that is less.
 const RETRY_SECS: i64 = 5;
@@ -287,26 +287,49 @@ fn left_of(
     }))
 }
 
-/// By branch, the commits of what waits, and those whose place it took: all that nobody has walked.
-pub(super) async fn waiting(
+/// By branch, the commits of what waits, those whose place it took, and those of a newest delivery that was dropped: all that
+/// nobody has walked, by itself or as a part of another.
+pub(in crate::edge) async fn waiting(
     store: &Store,
 ) -> Result<BTreeMap<Option<Branch>, BTreeSet<CommitId>>, StoreError> {
     let mut all: BTreeMap<Option<Branch>, BTreeSet<CommitId>> = BTreeMap::new();
-    for delivery in store.waiting_deliveries().await? {
-        let parts = delivery.parts();
-        let fleet = std::iter::once((None, parts.fleet));
-        let components = parts
-            .components
-            .into_iter()
-            .map(|part| (Some(part.of), part.commit));
-        for (of, commit) in fleet.chain(components) {
-            let nobody_walked = |d: &Delivery| d.waits() || d.state == State::Superseded;
-            if store.delivery(&commit).await?.as_ref().is_some_and(nobody_walked) {
-                all.entry(of).or_default().insert(commit);
+    let mut may_bring = store.waiting_deliveries().await?;
+    // What comes next is made of what it has.
+    let newest = store.deliveries(1).await?.into_iter();
+    may_bring.extend(newest.filter(|newest| may_leave(newest) && !newest.waits()));
+    for delivery in may_bring {
+        let through = let_through(store, &delivery).await?;
+        for (of, commit) in delivery.parts_after().each() {
+            if through
+                .iter()
+                .any(|parts| parts.each().any(|part| part == (of, commit)))
+            {
+                continue;
+            }
+            let nobody_walked = |d: &Delivery| may_leave(d) || d.state == State::Superseded;
+            if store.delivery(commit).await?.as_ref().is_some_and(nobody_walked) {
+                all.entry(of.cloned()).or_default().insert(commit.clone());
             }
         }
     }
     Ok(all)
+}
+
+/// What the newest delivery before it is made of that was let through: what was in that has been walked.
+async fn let_through(store: &Store, delivery: &Delivery) -> Result<Option<Parts>, StoreError> {
+    let mut commit = delivery.base.clone();
+    if let Some(previous) = &delivery.previous
+        && let Some(previous) = store.delivery(previous).await?
+    {
+        if previous.has_begun() || previous.state == State::Delivered {
+            return Ok(Some(previous.parts()));
+        }
+        commit = previous.base.or(commit);
+    }
+    match commit {
+        Some(commit) => Ok(store.delivery(&commit).await?.map(|base| base.parts())),
+        None => Ok(None),
+    }
 }
 
 /// Those of what a look found that are deliveries already.

@@ -1,5 +1,7 @@
 //! What is remembered of a forge: its pull requests, and what was said on them, so that nothing is said twice (FG-4).
 
+use std::collections::BTreeMap;
+
 use meshplan_schemas::digest::Digest;
 use meshplan_schemas::ident::CommitId;
 
@@ -114,6 +116,25 @@ impl Store {
         }
         tx.commit().await?;
         Ok(other)
+    }
+
+    /// What the forge said of the checks of these commits, as far as it did.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub async fn checks(
+        &self,
+        commits: impl Iterator<Item = &CommitId>,
+    ) -> Result<BTreeMap<CommitId, Vec<Checked>>, StoreError> {
+        const SQL: &str = "SELECT doc FROM checks WHERE commit_id = $1";
+        let mut tx = self.db().begin_read().await?;
+        let mut said = BTreeMap::new();
+        for commit in commits {
+            if let Some((doc,)) = tx.row::<(String,)>(SQL, args![commit.as_str()]).await? {
+                said.insert(commit.clone(), cell("checks", "doc", commit).json(&doc)?);
+            }
+        }
+        Ok(said)
     }
 
     /// The reviews of a commit are just these.

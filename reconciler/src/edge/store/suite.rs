@@ -59,7 +59,8 @@ suite!(on_sqlite, crate::edge::store::suite::fresh_sqlite, {
         it_comes_back_as_it_was_written_by_whoever_reads_it
         what_changes_on_one_machine_is_one_part
         an_act_that_was_not_stored_leaves_no_part_of_it_in_memory
-        a_document_of_before_the_parts_loses_nothing_when_it_is_written_again;
+        a_document_of_before_the_parts_loses_nothing_when_it_is_written_again
+        what_may_leave_its_branch_is_what_nobody_has_walked;
     reading:
         a_session_finds_heads_leaves_and_declarations_as_they_were_signed
         a_key_of_a_record_that_left_the_list_opens_nothing

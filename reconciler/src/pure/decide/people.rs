@@ -53,10 +53,13 @@ fn obey(draft: &mut Draft<'_>, delivery: &mut Delivery, request: &Request) -> Re
     let state = delivery.state;
     let (name, code) = (delivery.name.clone(), delivery.code);
     let refused = |what: &str| Ok(format!("refused: {name} is {state} ({code}), {what}"));
-    if let Some(person) = &request.by
-        && let Some(why_not) = no_actor(draft, delivery, person)
-    {
-        return Ok(format!("refused: {why_not}"));
+    if let Some(person) = &request.by {
+        // Of what nobody has judged it is not known yet what it changes, and so whose word it takes.
+        let mut weighed = delivery.clone();
+        waiting::weigh(draft, &mut weighed)?;
+        if let Some(why_not) = no_actor(draft, &weighed, person) {
+            return Ok(format!("refused: {why_not}"));
+        }
     }
     let stuck = matches!(code, Code::RollBackFailed | Code::RetiredValue);
     match (request.verb, state) {
@@ -127,14 +130,8 @@ fn obey(draft: &mut Draft<'_>, delivery: &mut Delivery, request: &Request) -> Re
             Ok(format!("{} is taken back", delivery.name))
         }
         (Verb::Withdraw, State::Proposed | State::Held) => {
-            draft.transit(
-                delivery,
-                State::Withdrawn,
-                Code::Withdrawn,
-                actor,
-                why,
-                Vec::new(),
-            )?;
+            let owed = waiting::leave_debts(draft, delivery);
+            draft.transit(delivery, State::Withdrawn, Code::Withdrawn, actor, why, owed)?;
             Ok(format!("{} is withdrawn", delivery.name))
         }
         (Verb::Withdraw, _) => refused("it cannot be withdrawn any more"),

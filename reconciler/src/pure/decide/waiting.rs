@@ -22,6 +22,7 @@ use crate::pure::snapshot::Freeze;
 pub(super) use announce::announce;
 use beside::{in_the_way, leave_to_others};
 pub(super) use bounds::bounds;
+use bounds::own_bounds;
 
 use checks::Asked;
 pub(super) use checks::have_passed;
@@ -30,6 +31,7 @@ pub(super) use left_branch::withdraw_left;
 use plan::{gate_facts, new_walk, plan_for};
 use signed::Signed;
 use superseding::supersede;
+pub(super) use superseding::{leave_debts, weigh};
 
 mod announce;
 mod approvals;
@@ -84,8 +86,14 @@ pub(super) fn judge(draft: &mut Draft<'_>) -> Result<(), DecideError> {
     if let Some(Tree::Composed(tree)) = draft.known.trees.get(&newest)
         && feeds_nothing(&delivery, tree)
     {
-        // It takes nobody's place either: what waits is no business of it.
-        nothing_to_do(draft, &mut delivery, tree)?;
+        if waiting.is_empty() {
+            nothing_to_do(draft, &mut delivery, tree)?;
+        } else {
+            // It takes nobody's place, and must not let through what waits: its tree has that in it.
+            let reason = "the tree names nothing that it feeds; what waits goes on waiting".to_owned();
+            let (to, code) = (State::Withdrawn, Code::Withdrawn);
+            draft.transit(&mut delivery, to, code, RECONCILER, reason, Vec::new())?;
+        }
         draft.put(delivery);
         return Ok(());
     }
@@ -152,9 +160,8 @@ fn judge_newest(draft: &mut Draft<'_>, delivery: &mut Delivery) -> Result<(), De
     let plan = plan_for(&tree, delivery.component(), &delivery.legs);
     delivery.plan = plan.map(|plan| plan.name.clone());
     delivery.binds = Some(approvals::binding(&delivery.legs, &tree, plan)?);
-    let bounds = bounds(draft, delivery, plan);
-    delivery.checks = checks::named(&bounds);
-    delivery.teams = people::teams(&bounds);
+    delivery.checks = checks::named(&own_bounds(draft, delivery, plan));
+    delivery.teams = people::teams(&bounds(draft, delivery, plan));
     if delivery.state == State::Proposed
         && let Asked::Waits(reason) = checks::ask(draft, delivery)
     {

@@ -119,12 +119,12 @@ pub(super) fn check_targets(
                     "{target} belongs to `{}.{}` already{on}, at {}:{}:{}; `{}.{}` cannot have it too",
                     first.0, first.1, place.file, place.line, place.column, second.0, second.1,
                 );
-                findings.push(
-                    second
-                        .2
-                        .error(second.3.clone(), message)
-                        .help("one target, one resource"),
-                );
+                let finding = second.2.error(second.3.clone(), message);
+                let finding = finding.help("one target, one resource");
+                // A package that is for any manager meets another of that kind once for each.
+                if !findings.contains(&finding) {
+                    findings.push(finding);
+                }
                 // One owner before it is enough to say; all pairs of a crowd would be too many.
                 break;
             }

@@ -42,8 +42,8 @@ pub(super) fn check(documents: &Documents, source: &Source, file: &PlanFile, fin
 
 /// More teams than are asked about.
 fn teams(source: &Source, file: &PlanFile, findings: &mut Vec<Finding>) {
-    let teams = file.actors.iter().filter(|actor| actor.value.team().is_some());
-    if let Some(actor) = teams.skip(MOST_TEAMS).next() {
+    let mut teams = file.actors.iter().filter(|actor| actor.value.team().is_some());
+    if let Some(actor) = teams.nth(MOST_TEAMS) {
         let message =
             format!("a plan names at most {MOST_TEAMS} teams: the forge is asked who is in each of them");
         let help = "make one team of those who may say something";

@@ -64,11 +64,15 @@ impl Packages {
             }
             argv => argv,
         };
-        // The way back runs dpkg again while another program holds its lock.
-        let argv = match argv {
-            ["sh", "-c", _, "sh", "2", rest @ ..] => rest,
-            argv => argv,
-        };
+        // The way back runs dpkg again while another program holds its lock, and with the first alone where it cannot have
+        // the rest.
+        if let ["sh", "-c", _, "sh", "2", names @ ..] = argv {
+            let ran = self.remove(names);
+            return Some(match names {
+                [named, _, ..] if ran.0 == 1 => self.remove(&[*named]),
+                _ => ran,
+            });
+        }
         match argv {
             ["dpkg-query", "--show", "--showformat", _, name] => Some(match self.installed.get(*name) {
                 Some(version) => (0, format!("installed {version}"), None),
@@ -80,8 +84,7 @@ impl Packages {
                 self.is_interrupted = false;
                 Some((0, String::new(), Some("dpkg --configure -a".to_owned())))
             }
-            ["dpkg", "--force-remove-reinstreq", "--remove", names @ ..]
-            | ["dpkg", "--remove", names @ ..] => Some(self.remove(names)),
+            ["dpkg", "--remove", names @ ..] => Some(self.remove(names)),
             ["apt-get", options @ .., "update"] if !options.is_empty() => {
                 let (code, said) = self.next.pop_front().unwrap_or_default();
                 Some((code, said, Some("apt-get update".to_owned())))

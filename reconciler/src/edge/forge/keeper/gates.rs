@@ -62,7 +62,9 @@ impl Keeper {
                     self.ask_checks(delivery, own).await?;
                 }
                 // Those whose place it took answer with it (DL-15).
-                for older in delivery.unpassed.iter().filter(|older| !older.checks.is_empty()) {
+                let commits = delivery.unpassed.iter().map(|older| &older.commit);
+                let said = self.store.checks(commits).await?;
+                for older in gates::to_ask(delivery, &said) {
                     if let Some(older) = self.store.delivery(&older.commit).await? {
                         let own = kept.values().find(|kept| kept.made(&older.commit));
                         self.ask_checks(&older, own).await?;

@@ -1,6 +1,6 @@
 //! A delivery and its parts.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use meshplan_schemas::digest::Digest;
 use meshplan_schemas::lifecycle::delivery::State;
@@ -9,9 +9,11 @@ use serde_json::json;
 use super::Fresh;
 use super::fixtures::*;
 use crate::edge::clock::Clock;
+use crate::edge::repository::waiting;
 use crate::edge::store::Store;
 use crate::edge::store::act::Signed;
 use crate::pure::delivery::{Delivery, Leg, MachineRun, NodeChange, StageRun, Walk};
+use crate::pure::parts::{Branch, Part, Parts};
 use crate::pure::snapshot::Counters;
 
 /// A delivery that walks so many machines in two stages.
@@ -95,6 +97,56 @@ async fn same(store: &Store, delivery: &Delivery) {
     assert!(read == *delivery, "it is another one");
     let seen = store.snapshot().await.unwrap().deliveries;
     assert!(seen[&delivery.commit] == *delivery, "a pass sees another one");
+}
+
+// holds: DL-2
+pub(super) async fn what_may_leave_its_branch_is_what_nobody_has_walked(fresh: Fresh) {
+    let store = &fresh.store;
+    let web = Branch {
+        repo: "web".to_owned(),
+        branch: "main".to_owned(),
+    };
+    let made = |n: u8, fleet: u8, part: u8, state| Delivery {
+        previous: (n > 1).then(|| commit(n - 1)),
+        made_of: Some(Parts {
+            fleet: commit(fleet),
+            components: vec![Part {
+                of: web.clone(),
+                commit: commit(part),
+            }],
+        }),
+        ..delivery(n, state)
+    };
+    let of = |fleet: &[u8], part: &[u8]| {
+        let each = [(None, fleet), (Some(web.clone()), part)].into_iter();
+        let all = each.map(|(of, commits)| (of, commits.iter().map(|n| commit(*n)).collect()));
+        let all = all.filter(|(_, commits): &(_, BTreeSet<_>)| !commits.is_empty());
+        all.collect::<BTreeMap<_, _>>()
+    };
+    // The component's second commit gave way to the fleet's third, which delivered it.
+    put(store, &made(1, 1, 1, State::Delivered)).await;
+    put(store, &made(2, 1, 2, State::Superseded)).await;
+    put(store, &made(3, 3, 2, State::Proposed)).await;
+    assert_eq!(waiting(store).await.unwrap(), of(&[3], &[2]));
+    put(store, &made(3, 3, 2, State::Delivered)).await;
+    put(store, &made(4, 4, 2, State::Held)).await;
+    assert_eq!(waiting(store).await.unwrap(), of(&[4], &[]));
+    put(store, &made(4, 4, 2, State::Superseded)).await;
+    let mut after = made(5, 5, 2, State::Proposed);
+    after.base = Some(commit(3));
+    put(store, &after).await;
+    assert_eq!(waiting(store).await.unwrap(), of(&[5], &[]));
+
+    // The newest was dropped by a person, or had failed: what comes next would have it.
+    for state in [State::Withdrawn, State::Failed] {
+        after.state = state;
+        put(store, &after).await;
+        assert_eq!(waiting(store).await.unwrap(), of(&[5], &[]), "{state}");
+    }
+    put(store, &made(6, 5, 6, State::Proposed)).await;
+    assert_eq!(waiting(store).await.unwrap(), of(&[5], &[6]));
+    put(store, &made(6, 5, 6, State::Delivered)).await;
+    assert!(waiting(store).await.unwrap().is_empty());
 }
 
 pub(super) async fn it_comes_back_as_it_was_written_by_whoever_reads_it(fresh: Fresh) {

@@ -249,25 +249,30 @@ fn of_commits_that_come_together_one_whose_check_failed_is_not_carried_by_the_ne
 // holds: DL-15, DL-12
 #[test]
 fn what_was_asked_of_a_commit_that_a_person_withdrew_is_asked_of_the_next_one_that_has_its_content() {
-    let mut world = at_a_forge();
-    let failed = world.merge(checked("two"));
-    let says_no = [("ci/a", Verdict::Passed), ("ci/b", Verdict::Failed)];
-    world.snapshot.checks.insert(failed.clone(), says(&says_no));
-    world.run(10);
-    world.say(Verb::Withdraw, &failed);
-    assert_eq!(world.state(&failed), State::Withdrawn);
-    let mut another = checked("two");
-    let other = tree(3, "two", &[]);
-    (another.policy, another.policy_digest) = (other.policy, other.policy_digest);
-    let passed = [("ci/a", Verdict::Passed), ("ci/b", Verdict::Passed)];
-    let newer = world.merge(another);
-    world.snapshot.checks.insert(newer.clone(), says(&passed));
-    world.snapshot.checks.insert(failed.clone(), says(&says_no));
-    world.run(100);
-    assert_eq!(world.codes(&newer).last().unwrap(), "held (check-failed)");
-    let record = read_back(&world, &[HEAD]);
-    assert_eq!(
-        record.deliveries.last().unwrap().unpassed,
-        world.archive[&newer].unpassed
-    );
+    // Whether it was the newest, or one came after it that was no order.
+    for another_failed in [false, true] {
+        let mut world = at_a_forge();
+        let failed = world.merge(checked("two"));
+        let says_no = [("ci/a", Verdict::Passed), ("ci/b", Verdict::Failed)];
+        world.snapshot.checks.insert(failed.clone(), says(&says_no));
+        world.run(10);
+        if another_failed {
+            let invalid = world.merge_tree(Tree::Invalid("fleet.toml:1:1: no".into()));
+            assert_eq!(world.state(&invalid), State::Failed);
+        }
+        world.say(Verb::Withdraw, &failed);
+        assert_eq!(world.state(&failed), State::Withdrawn);
+        let mut another = checked("two");
+        let other = tree(3, "two", &[]);
+        (another.policy, another.policy_digest) = (other.policy, other.policy_digest);
+        let passed = [("ci/a", Verdict::Passed), ("ci/b", Verdict::Passed)];
+        let newer = world.merge(another);
+        world.snapshot.checks.insert(newer.clone(), says(&passed));
+        world.snapshot.checks.insert(failed.clone(), says(&says_no));
+        world.run(100);
+        assert_eq!(world.codes(&newer).last().unwrap(), "held (check-failed)");
+        for read in read_back(&world, &[HEAD]).deliveries {
+            assert_eq!(read.unpassed, world.archive[&read.commit].unpassed);
+        }
+    }
 }

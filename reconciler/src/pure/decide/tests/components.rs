@@ -2,11 +2,13 @@
 
 use meshplan_schemas::digest::Digest;
 use meshplan_schemas::document::fleet::ComponentDoc;
-use meshplan_schemas::document::plan::{Covers, PlanDoc};
+use meshplan_schemas::document::plan::{Check, Covers, PlanDoc};
 use meshplan_schemas::lifecycle::delivery::State;
 
 use super::world::{World, tree};
 use crate::pure::compose::Composed;
+use crate::pure::parts::Left;
+use crate::pure::snapshot::{Checked, Verdict};
 
 /// A fleet whose module `web` is fed by the component `acme/site`. It has a plan of its own with so many approvals, and the
 /// component has one with others.
@@ -113,7 +115,7 @@ fn a_commit_of_a_component_that_the_tree_does_not_name_takes_nobodys_place() {
     world.run(10);
     let other = world.merge_of("acme/other", fed("one", "two", (2, 0)));
     world.run(10);
-    assert_eq!(world.codes(&other).last().unwrap(), "delivered (nothing-to-do)");
+    assert_eq!(world.codes(&other).last().unwrap(), "withdrawn (withdrawn)");
     assert_eq!(world.codes(&fleet).last().unwrap(), "held (approvals)");
 }
 
@@ -168,4 +170,55 @@ fn a_gate_is_decided_by_its_own_plan_and_by_the_plans_that_it_changes() {
             .reason
             .starts_with("the plan web wants 2 approvals")
     );
+}
+
+// holds: DL-15, DL-2
+#[test]
+fn a_component_that_is_set_back_takes_no_gate_of_the_fleet_with_it() {
+    let mut world = at_rest((2, 0));
+    let first = world.merge_of("acme/site", fed("one", "first", (2, 0)));
+    world.run(300);
+    assert_eq!(world.state(&first), State::Delivered);
+    let fleet = world.merge(fed("one", "two", (2, 0)));
+    let site = world.merge_of("acme/site", fed("one", "two and the site", (2, 0)));
+    world.run(10);
+    assert_eq!(world.codes(&site).last().unwrap(), "held (approvals)");
+    world.left = vec![Left {
+        of: Some(World::branch_of("acme/site")),
+        head: first,
+        commits: [site.clone()].into(),
+    }];
+    world.pass(&[]);
+    world.left.clear();
+    assert_eq!(world.state(&site), State::Withdrawn);
+    let next = world.merge_of("acme/site", fed("one", "two and another", (2, 0)));
+    world.run(300);
+    assert_eq!(world.archive[&next].parts().fleet, fleet);
+    assert_eq!(world.codes(&next).last().unwrap(), "held (approvals)");
+}
+
+// holds: DL-15
+#[test]
+fn a_components_checks_are_asked_of_its_own_commit_alone() {
+    let mut world = at_rest((0, 1));
+    world.settings.asks_forge = true;
+    let checked = |policy: &str| {
+        let mut tree = fed(policy, "the site", (0, 1));
+        let site = tree.plans.get_mut("site").unwrap();
+        site.check = Check::Named(vec!["site/ci".into()]);
+        tree
+    };
+    let site = world.merge_of("acme/site", checked("one"));
+    let passed = vec![Checked {
+        name: "site/ci".into(),
+        verdict: Verdict::Passed,
+    }];
+    world.snapshot.checks.insert(site.clone(), passed);
+    world.run(10);
+    assert_eq!(world.codes(&site).last().unwrap(), "held (approvals)");
+    let fleet = world.merge(checked("two"));
+    world.run(10);
+    assert_eq!(world.state(&site), State::Superseded);
+    assert_eq!(world.archive[&fleet].checks, Vec::<String>::new());
+    assert_eq!(world.codes(&fleet).last().unwrap(), "held (approvals)");
 }

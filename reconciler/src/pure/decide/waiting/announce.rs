@@ -9,6 +9,7 @@ use crate::pure::decide::DecideError;
 use crate::pure::decide::draft::Draft;
 use crate::pure::delivery::{Delivery, Transition};
 use crate::pure::parts::{self, Branch, Parts};
+use crate::pure::recover::HELD;
 use crate::pure::unpassed::Unpassed;
 
 /// Makes a delivery of each new commit, in first-parent order. `held`: the branches of which a person held a commit that is gone;
@@ -32,14 +33,13 @@ pub(in crate::pure::decide) fn announce(
             None => (&settings.repo, &settings.branch),
             Some(component) => (&component.repo, &component.branch),
         };
-        let mut unpassed = Vec::new();
-        if let Some(withdrawn) = before
-            .as_ref()
-            .filter(|d| d.state == State::Withdrawn && d.stays())
-        {
+        let (mut unpassed, mut person_hold) = (Vec::new(), held.contains(&new.component));
+        let never_walked =
+            |d: &&Delivery| matches!(d.state, State::Withdrawn | State::Failed) && !d.has_begun();
+        if let Some(ended) = before.as_ref().filter(never_walked) {
             // Its content is in this commit all the same: what it was asked is asked of this one (DL-15).
-            let owed = checks::unpassed(draft, withdrawn, false);
-            Unpassed::gather(&mut unpassed, owed, repo);
+            Unpassed::gather(&mut unpassed, checks::unpassed(draft, ended, false), repo);
+            person_hold |= ended.state == State::Failed && ended.person_hold;
         }
         let reason = format!("the commit is on {branch}, made from the forge's word");
         let (order, now) = (draft.counters.order, draft.now());
@@ -53,7 +53,7 @@ pub(in crate::pure::decide) fn announce(
             // What goes from machines is the fleet repo's to say (FR-12).
             allows_removals: new.allows_removals.clone().filter(|_| new.component.is_none()),
             unpassed,
-            person_hold: held.contains(&new.component),
+            person_hold,
             base: before.as_ref().and_then(signed::base_after),
             rewritten: new.rewritten || rewritten::unanswered(before.as_ref()),
             ..Delivery::announced(repo, new.commit.clone(), order, now)
@@ -65,6 +65,7 @@ pub(in crate::pure::decide) fn announce(
         facts.extend(parts.facts());
         facts.extend(delivery.unpassed.iter().flat_map(Unpassed::facts));
         facts.extend(rewritten::announced(&delivery));
+        facts.extend(person_hold.then(|| (HELD.to_owned(), "a person said hold before it".to_owned())));
         draft.record(Transition {
             commit: new.commit.clone(),
             seq: 0,

@@ -8,10 +8,34 @@ use super::plan::plan_for;
 use crate::pure::decide::draft::Draft;
 use crate::pure::delivery::Delivery;
 use crate::pure::scope::Scope;
+use crate::pure::unpassed::Unpassed;
 
-/// The plans that bound what a delivery may do: those of its legs in its tree, and in the tree whose gate was last accepted,
-/// the strictest each time (DL-15). Of commits whose place it took those that they go by, where it changes the same.
+/// The plans that bound what a delivery may do: its own, and of commits whose place it took those that they go by, where it
+/// changes the same; the strictest each time (DL-15).
 pub(in crate::pure::decide) fn bounds(
+    draft: &Draft<'_>,
+    delivery: &Delivery,
+    plan: Option<&PlanDoc>,
+) -> Vec<Option<PlanDoc>> {
+    let mut bounds = own_bounds(draft, delivery, plan);
+    let accepted = draft.known.snapshot.accepted.get(&Scope::Gate);
+    let before = accepted.and_then(|accepted| draft.tree(&accepted.commit));
+    let fleet = draft.known.settings.repo.as_str();
+    for tree in before.into_iter().chain(draft.tree(&delivery.commit)) {
+        for leg in delivery.legs.chunks(1) {
+            let of_leg = |older: &&Unpassed| leg.iter().any(|leg| older.scopes.contains(&leg.scope));
+            for older in delivery.unpassed.iter().filter(of_leg) {
+                let by = Some(older.repo()).filter(|repo| *repo != fleet);
+                add(&mut bounds, plan_for(&tree, by, leg));
+            }
+        }
+    }
+    bounds
+}
+
+/// The plans of a delivery's legs in its tree, and in the tree whose gate was last accepted. Their checks are asked of its
+/// commit: those of other plans are asked of other commits, which may be another repository's.
+pub(super) fn own_bounds(
     draft: &Draft<'_>,
     delivery: &Delivery,
     plan: Option<&PlanDoc>,
@@ -23,16 +47,10 @@ pub(in crate::pure::decide) fn bounds(
         .iter()
         .map(|before| plan_for(before, delivery.component(), &delivery.legs).cloned());
     let mut bounds: Vec<Option<PlanDoc>> = together.chain([plan.cloned()]).collect();
-    let fleet = draft.known.settings.repo.as_str();
     // Legs under several plans walk the default one; each is bounded by its own all the same.
     for tree in before.iter().chain(&after) {
         for leg in delivery.legs.chunks(1) {
-            let older = delivery.unpassed.iter();
-            let older = older.filter(|older| leg.iter().any(|leg| older.scopes.contains(&leg.scope)));
-            let older = older.map(|older| Some(older.repo()).filter(|repo| *repo != fleet));
-            for by in std::iter::once(delivery.component()).chain(older) {
-                add(&mut bounds, plan_for(tree, by, leg));
-            }
+            add(&mut bounds, plan_for(tree, delivery.component(), leg));
         }
     }
     // A gate is decided by the plans that it changes, as they were and as they are to be.

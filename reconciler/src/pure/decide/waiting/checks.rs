@@ -37,8 +37,8 @@ pub(super) fn named(bounds: &[Option<PlanDoc>]) -> Vec<String> {
 /// judged it before.
 pub(super) fn unpassed(draft: &Draft<'_>, older: &Delivery, unasked: bool) -> Vec<Unpassed> {
     let passed = matches!(ask_of(draft, &older.commit, &older.checks), Asked::Passed);
-    // What changes nothing is asked of nobody.
-    let own = (!older.legs.is_empty()).then(|| Unpassed {
+    // What changes nothing is asked of nobody, nor what is on no branch any more.
+    let own = (!older.legs.is_empty() && older.stays()).then(|| Unpassed {
         commit: older.commit.clone(),
         name: older.name.clone(),
         scopes: older.legs.iter().map(|leg| leg.scope.clone()).collect(),

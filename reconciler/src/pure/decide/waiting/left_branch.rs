@@ -12,9 +12,10 @@ use meshplan_schemas::lifecycle::delivery::{Code, State};
 use crate::pure::decide::DecideError;
 use crate::pure::decide::draft::Draft;
 use crate::pure::delivery::Delivery;
-use crate::pure::parts::{Branch, Left};
+use crate::pure::parts::{Branch, Left, may_leave};
 
-/// Withdraws what waits and has left its branch, and what is made of such a commit. The branches of which a person had held
+/// Withdraws what waits and has left its branch, and what is made of such a commit; where the newest delivery was dropped before
+/// it walked, what left its branch is in no tree after it. The branches of which a person had held
 /// one: who rewrites a branch does not take that word away.
 pub(in crate::pure::decide) fn withdraw_left(
     draft: &mut Draft<'_>,
@@ -41,6 +42,14 @@ pub(in crate::pure::decide) fn withdraw_left(
             draft.put(delivery);
         }
     }
+    let newest = draft.deliveries.values().max_by_key(|d| d.order);
+    if let Some(mut dropped) = newest.filter(|d| may_leave(d)).cloned() {
+        let (before, after) = (dropped.parts_after(), dropped.parts_after().without(all));
+        if after != before {
+            dropped.parts_after = Some(after);
+            draft.put(dropped);
+        }
+    }
     Ok(held)
 }
 
@@ -60,4 +69,64 @@ fn reason(draft: &Draft<'_>, left: &Left, delivery: &Delivery, commit: &CommitId
         "it has {} in it, which is not on its branch any more: {now}; the next commit brings what else it has",
         draft.name_of(commit)
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use jiff::Timestamp;
+    use meshplan_schemas::ident::KeyId;
+
+    use super::*;
+    use crate::pure::decide::{Contents, Known, Settings, decide};
+    use crate::pure::parts::Parts;
+    use crate::pure::snapshot::Snapshot;
+
+    // holds: DL-2
+    #[test]
+    fn a_commit_that_was_dropped_and_then_left_its_branch_is_remembered_so() {
+        let id = |c: &str| -> CommitId { c.repeat(40).parse().unwrap() };
+        let settings = Settings {
+            fleet: "lab".parse().unwrap(),
+            repo: "fleet".to_owned(),
+            branch: "main".to_owned(),
+            era: 0,
+            author: KeyId("author".to_owned()),
+            reconcilers: Vec::new(),
+            asks_forge: false,
+            timestamp_keys: Vec::new(),
+        };
+        let left = [Left {
+            of: None,
+            head: id("a"),
+            commits: BTreeSet::from([id("b")]),
+        }];
+        let after = |state: State| {
+            let mut dropped = Delivery::announced("fleet", id("b"), 2, Timestamp::UNIX_EPOCH);
+            dropped.state = state;
+            let mut snapshot = Snapshot::default();
+            snapshot.counters.order = 2;
+            snapshot.deliveries.insert(id("b"), dropped);
+            let act = decide(&Known {
+                snapshot: &snapshot,
+                trees: &BTreeMap::new(),
+                contents: &Contents::default(),
+                formers: &BTreeMap::new(),
+                signatures: &BTreeMap::new(),
+                settings: &settings,
+                news: &[],
+                left: &left,
+                now: Timestamp::UNIX_EPOCH,
+                serving_since: Timestamp::UNIX_EPOCH,
+            });
+            let decided = act.unwrap().deliveries;
+            let decided = decided.into_iter().find(|d| d.commit == id("b"))?;
+            assert_eq!(decided.state, state);
+            decided.parts_after
+        };
+        assert_eq!(after(State::Withdrawn), Some(Parts::alone(id("a"))));
+        assert_eq!(after(State::Failed), Some(Parts::alone(id("a"))));
+        assert_eq!(after(State::Delivered), None);
+    }
 }

@@ -6,7 +6,7 @@ use meshplan_schemas::ident::CommitId;
 use meshplan_schemas::lifecycle::delivery::{Code, State};
 
 use super::plan::plan_for;
-use super::{RECONCILER, bounds, checks, differ, rewritten};
+use super::{RECONCILER, checks, differ, own_bounds, rewritten};
 use crate::pure::decide::draft::Draft;
 use crate::pure::decide::{DecideError, Tree};
 use crate::pure::delivery::Delivery;
@@ -22,9 +22,10 @@ pub(super) fn take_place(
 ) -> Result<(), DecideError> {
     let mut handed = Vec::new();
     if let Some(mut delivery) = draft.deliveries.get(older).cloned() {
-        let unasked = weigh(draft, &mut delivery)?;
+        let unasked = weigh(draft, &mut delivery).map_err(|error| error.of_delivery(older))?;
         newest.rewritten |= rewritten::unanswered(Some(&delivery));
         newest.person_hold |= delivery.person_hold;
+        newest.inherited = newest.inherited.take().or_else(|| delivery.inherited.clone());
         Unpassed::gather(
             &mut handed,
             checks::unpassed(draft, &delivery, unasked),
@@ -39,7 +40,10 @@ pub(super) fn take_place(
 
 /// Says what a delivery changes and which checks it wants, of one that nobody judged before a newer commit came. Whether it
 /// is one.
-fn weigh(draft: &Draft<'_>, delivery: &mut Delivery) -> Result<bool, DecideError> {
+pub(in crate::pure::decide) fn weigh(
+    draft: &Draft<'_>,
+    delivery: &mut Delivery,
+) -> Result<bool, DecideError> {
     let tree = match draft.known.trees.get(&delivery.commit) {
         Some(Tree::Composed(tree)) if delivery.legs.is_empty() => Arc::clone(tree),
         _ => return Ok(false),
@@ -47,8 +51,26 @@ fn weigh(draft: &Draft<'_>, delivery: &mut Delivery) -> Result<bool, DecideError
     let previous = delivery.previous.as_ref().and_then(|commit| draft.tree(commit));
     delivery.legs = differ(draft, &tree, previous.as_deref(), delivery)?.legs;
     let plan = plan_for(&tree, delivery.component(), &delivery.legs);
-    delivery.checks = checks::named(&bounds(draft, delivery, plan));
+    delivery.checks = checks::named(&own_bounds(draft, delivery, plan));
     Ok(true)
+}
+
+/// A delivery that a person withdraws leaves its gate to the newest one, which has its content and waits for nobody or has
+/// ended by itself; the facts that say so. One that is the newest leaves it to the next commit, when that is announced.
+pub(in crate::pure::decide) fn leave_debts(
+    draft: &mut Draft<'_>,
+    withdrawn: &Delivery,
+) -> Vec<(String, String)> {
+    let newest = draft.deliveries.values().max_by_key(|d| d.order);
+    let Some(mut newest) = newest.filter(|d| d.commit != withdrawn.commit).cloned() else {
+        return Vec::new();
+    };
+    let mut owed = Vec::new();
+    Unpassed::gather(&mut owed, checks::unpassed(draft, withdrawn, false), &newest.repo);
+    let facts = owed.iter().flat_map(Unpassed::facts).collect();
+    Unpassed::gather(&mut newest.unpassed, owed, &newest.repo.clone());
+    draft.put(newest);
+    facts
 }
 
 /// Ends what a newer commit covers; `owed` is what that one answers for from now on.

@@ -5,7 +5,7 @@ use std::ops::Range;
 use meshplan_schemas::document::module::{GroupResource, PackageResource, UserResource};
 use meshplan_schemas::document::texts::{AccountName, PackageName};
 use meshplan_schemas::finding::Finding;
-use meshplan_schemas::resource::accounts::HOST_PACKAGE;
+use meshplan_schemas::resource::accounts::is_host_package;
 
 use super::Bench;
 
@@ -100,7 +100,7 @@ pub(super) fn package(bench: &Bench<'_>, package: &PackageResource, findings: &m
         .name
         .as_ref()
         .map_or(package.id.value.as_str(), |name| name.value.0.as_str());
-    if name == HOST_PACKAGE && package.absent {
+    if package.absent && is_host_package(name) {
         findings.push(bench.error(&package.id.span, "the host does not remove itself"));
     }
 }

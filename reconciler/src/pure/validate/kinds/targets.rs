@@ -6,12 +6,15 @@ use std::ops::Range;
 use meshplan_schemas::document::module::{Entry, ModuleFile};
 use meshplan_schemas::document::read::At;
 use meshplan_schemas::ident::ResourceId;
+use meshplan_schemas::resource::accounts::{Manager, plain_package};
 
 /// A thing on a machine, by its kind and name; paths are paths whatever stands there.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(in crate::pure::validate) struct Target {
     what: &'static str,
     name: String,
+    /// Of a package: the manager that has it. Managers have packages of one name.
+    manager: Option<Manager>,
 }
 
 impl fmt::Display for Target {
@@ -29,7 +32,32 @@ pub(in crate::pure::validate) type Claim<'d> = (Target, &'d ResourceId, &'d Rang
 
 /// The targets of all resources of a module.
 pub(in crate::pure::validate) fn targets(file: &ModuleFile) -> Vec<Claim<'_>> {
-    file.entries().into_iter().filter_map(claim).collect()
+    file.entries().into_iter().flat_map(claims).collect()
+}
+
+/// A package that is for any manager is one for each.
+fn claims(entry: Entry<'_>) -> Vec<Claim<'_>> {
+    let managers: Vec<Option<Manager>> = match &entry {
+        Entry::Package(r) => match &r.manager {
+            Some(manager) => vec![Some(manager.value)],
+            None => Manager::WORDS.iter().map(|(_, m)| Some(*m)).collect(),
+        },
+        _ => vec![None],
+    };
+    let Some((target, id, span)) = claim(entry) else {
+        return Vec::new();
+    };
+    let of = |manager| {
+        (
+            Target {
+                manager,
+                ..target.clone()
+            },
+            id,
+            span,
+        )
+    };
+    managers.into_iter().map(of).collect()
 }
 
 fn claim(entry: Entry<'_>) -> Option<Claim<'_>> {
@@ -43,7 +71,11 @@ fn claim(entry: Entry<'_>) -> Option<Claim<'_>> {
         Entry::Bundle(r) => ("path", path(&r.path), &r.path.span),
         Entry::User(r) => named("user", r.name.as_ref().map(|at| (&at.value.0, &at.span)), id),
         Entry::Group(r) => named("group", r.name.as_ref().map(|at| (&at.value.0, &at.span)), id),
-        Entry::Package(r) => named("package", r.name.as_ref().map(|at| (&at.value.0, &at.span)), id),
+        Entry::Package(r) => {
+            let given = r.name.as_ref().map(|at| (&at.value.0, &at.span));
+            let (what, name, span) = named("package", given, id);
+            (what, plain_package(&name).to_owned(), span)
+        }
         Entry::Service(r) => ("unit", r.unit.value.0.clone(), &r.unit.span),
         Entry::Process(r) => {
             let (_, name, span) = named("unit", r.name.as_ref().map(|at| (&at.value.0, &at.span)), id);
@@ -68,7 +100,12 @@ fn claim(entry: Entry<'_>) -> Option<Claim<'_>> {
         Entry::Reboot(_) => ("machine's reboot", String::new(), &id.span),
         Entry::Probe(_) | Entry::Action(_) => return None,
     };
-    Some((Target { what, name }, &id.value, span))
+    let target = Target {
+        what,
+        name,
+        manager: None,
+    };
+    Some((target, &id.value, span))
 }
 
 /// The name that is given, else the id.

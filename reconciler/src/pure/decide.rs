@@ -54,7 +54,7 @@ pub mod why;
 pub mod windows;
 
 use faults::{About, Faults};
-pub use waiting::signed::bases;
+pub use waiting::signed::{base_after, bases};
 
 #[cfg(test)]
 mod tests;

@@ -518,9 +518,9 @@ impl Delivery {
     /// Whether what it brings is in trees after it: its own commit has not left its branch.
     #[must_use]
     pub fn stays(&self) -> bool {
-        let after = self.parts_after();
-        let mut components = after.components.iter();
-        after.fleet == self.commit || components.any(|part| part.commit == self.commit)
+        self.parts_after()
+            .each()
+            .any(|(_, commit)| *commit == self.commit)
     }
 
     /// Whether it waits, and no order of it is out.

@@ -13,7 +13,7 @@ use super::{News, Repository};
 use crate::edge::health::Health;
 use crate::edge::mirror::{CommitInfo, FetchError, Mirror, MirrorError};
 use crate::edge::store::{Store, StoreError};
-use crate::pure::decide::NewCommit;
+use crate::pure::decide::{NewCommit, base_after};
 use crate::pure::delivery::Delivery;
 use crate::pure::news::{self, Found, Judged, Known, Line};
 use crate::pure::parts::{Branch, Left, Parts, may_leave};
@@ -317,16 +317,12 @@ pub(in crate::edge) async fn waiting(
 
 /// What the newest delivery before it is made of that was let through: what was in that has been walked.
 async fn let_through(store: &Store, delivery: &Delivery) -> Result<Option<Parts>, StoreError> {
-    let mut commit = delivery.base.clone();
-    if let Some(previous) = &delivery.previous
-        && let Some(previous) = store.delivery(previous).await?
-    {
-        if previous.has_begun() || previous.state == State::Delivered {
-            return Ok(Some(previous.parts()));
-        }
-        commit = previous.base.or(commit);
-    }
-    match commit {
+    let previous = match &delivery.previous {
+        Some(previous) => store.delivery(previous).await?,
+        None => None,
+    };
+    let base = previous.as_ref().and_then(base_after);
+    match base.or_else(|| delivery.base.clone()) {
         Some(commit) => Ok(store.delivery(&commit).await?.map(|base| base.parts())),
         None => Ok(None),
     }

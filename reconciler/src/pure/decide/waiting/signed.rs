@@ -26,8 +26,9 @@ pub(super) enum Signed {
     Not(String),
 }
 
-/// The base of a commit that comes after this delivery.
-pub(super) fn base_after(before: &Delivery) -> Option<CommitId> {
+/// The base of a commit that comes after this delivery: the newest that was let through.
+#[must_use]
+pub fn base_after(before: &Delivery) -> Option<CommitId> {
     if before.has_begun() || before.state == State::Delivered {
         Some(before.commit.clone())
     } else {

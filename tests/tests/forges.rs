@@ -192,7 +192,13 @@ fn previewed_and_followed(brand: Brand) -> Result<()> {
     // The base moves: computed again, on the new one.
     back_to_main(&world)?;
     let base = world.merge("README.md", "# a fleet\n")?;
-    world.wait_for(&base, "delivered")?;
+    let shown = world.wait_for(&base, "delivered")?;
+    ensure!(
+        shown["transitions"]
+            .to_string()
+            .contains("made from the forge's word"),
+        "{shown:#}"
+    );
     wait_comment(
         &mut world,
         &forge,
@@ -347,6 +353,14 @@ fn each_way_of_merging(brand: Brand) -> Result<()> {
             let note = w.note(&commit).unwrap_or_default();
             Ok(note.contains("seen by dana") && note.contains("delivered (done)"))
         })?;
+        if way != Way::Rebase {
+            // Of a commit that the forge itself made anew only the forge's word says what it merges.
+            let note = world.note(&commit)?;
+            ensure!(
+                note.contains("its head was heard of before the merge"),
+                "{way:?}: {note}"
+            );
+        }
         let walked = walked(&world)?;
         ensure!(
             walked == before + at + 1,

@@ -169,6 +169,8 @@ pub struct NewCommit {
     pub subject: String,
     /// Its author's name.
     pub author: String,
+    /// The head that it merges was heard of while its pull request was open; else it is made from the forge's word (DL-2).
+    pub heard: bool,
     /// The branch no longer has what was delivered before (FG-3).
     pub rewritten: bool,
     /// Its `Allow-Removals:` line, without the word (FR-12).
@@ -253,6 +255,16 @@ fn decide_but(known: &Known<'_>, faults: &Faults) -> Result<Act, DecideError> {
         aside::order_again(&mut draft).map_err(|error| error.of(About::OnceMore))?;
     }
     Ok(draft.finish())
+}
+
+/// Names as a sentence has them: the first, and how many more.
+fn some(names: &[&str]) -> String {
+    const NAMED: usize = 10;
+    let named: Vec<&str> = names.iter().copied().take(NAMED).collect();
+    match names.len() - named.len() {
+        0 => named.join(", "),
+        more => format!("{} and {more} more", named.join(", ")),
+    }
 }
 
 /// `from` and so many seconds; the farthest instant where that is beyond all calendars.

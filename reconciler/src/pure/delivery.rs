@@ -341,6 +341,9 @@ pub struct StageRun {
     /// Its budgets let nobody begin: since when, and why.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waits: Option<(Timestamp, String)>,
+    /// A window is shut, or was, that it must not open in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shut: Option<Shut>,
     /// Once it has started: how an order addresses its machines without listing them, where it does: a wave, or a stage
     /// of very many (DL-6, RO-2).
     #[serde(default)]
@@ -350,6 +353,20 @@ pub struct StageRun {
     /// When it was ordered.
     #[serde(default)]
     pub ordered_at: Option<Timestamp>,
+}
+
+/// For which windows a stage waits before it opens (DL-17, RO-2).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Shut {
+    /// Whose, in words.
+    pub whose: String,
+    /// When the first of them opens.
+    pub opens: Timestamp,
+    /// For the machines' own it waits until then at the latest; none where none of them was shut.
+    #[serde(default)]
+    pub own_until: Option<Timestamp>,
+    /// It waits now.
+    pub waits: bool,
 }
 
 /// What trouble does to a delivery (`failed`, `silent` of a stage).

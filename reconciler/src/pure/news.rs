@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 use meshplan_schemas::ident::CommitId;
 
 use super::decide::NewCommit;
+use super::forge::kept::Kept;
 
 /// What a look found.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -34,6 +35,8 @@ pub struct Line {
 pub struct Commit {
     /// Its id.
     pub id: CommitId,
+    /// Its parents, the first one first.
+    pub parents: Vec<CommitId>,
     /// Its first line.
     pub subject: String,
     /// Its author's name.
@@ -72,9 +75,15 @@ pub enum Judged {
 /// deliveries already: the same commit never becomes two (DL-1).
 ///
 /// Of a branch that was never read, and of one whose past is gone, the tip alone is an order: what was before it is
-/// in it. A commit before one that was delivered is in that one too, and never an order after it.
+/// in it. A commit before one that was delivered is in that one too, and never an order after it. `pulls` are the pull
+/// requests that the forge told of before the look.
 #[must_use]
-pub fn judge(found: Found, cursor: Option<&CommitId>, delivered: &BTreeSet<CommitId>) -> Judged {
+pub fn judge(
+    found: Found,
+    cursor: Option<&CommitId>,
+    delivered: &BTreeSet<CommitId>,
+    pulls: &[Kept],
+) -> Judged {
     let Found::Branch(Line { tip, since, known }) = found else {
         return Judged::Gone;
     };
@@ -95,6 +104,9 @@ pub fn judge(found: Found, cursor: Option<&CommitId>, delivered: &BTreeSet<Commi
         .drain(first..)
         .map(|commit| NewCommit {
             rewritten: rewritten && commit.id == head,
+            heard: pulls
+                .iter()
+                .any(|pull| pull.was_heard_before(&commit.id, &commit.parents)),
             commit: commit.id,
             component: None,
             subject: commit.subject,
@@ -136,6 +148,7 @@ pub fn candidates(found: &Found) -> impl Iterator<Item = &CommitId> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::pure::forge::{Merged as MergeOf, Pull, User};
 
     fn id(n: u8) -> CommitId {
         format!("{n:040x}").parse().unwrap()
@@ -144,6 +157,7 @@ mod tests {
     fn commit(n: u8) -> Commit {
         Commit {
             id: id(n),
+            parents: Vec::new(),
             subject: format!("change {n}"),
             author: "dana".to_owned(),
             allows_removals: None,
@@ -285,11 +299,64 @@ mod tests {
                 .collect();
             let cursor = (*cursor > 0).then(|| id(*cursor));
             assert_eq!(
-                said(&judge(found, cursor.as_ref(), &delivered)),
+                said(&judge(found, cursor.as_ref(), &delivered, &[])),
                 *expected,
                 "{what}"
             );
         }
+    }
+
+    // holds: DL-2
+    #[test]
+    fn a_commit_is_made_from_the_forges_word_unless_the_head_that_it_merges_was_heard_of_while_it_was_open() {
+        let user = || User {
+            id: 1,
+            login: "dana".to_owned(),
+        };
+        let pull = |head: u8, merged: Option<u8>| Pull {
+            number: 7,
+            author: user(),
+            head: id(head),
+            fork_point: None,
+            base: None,
+            into: "main".to_owned(),
+            open: merged.is_none(),
+            merged: merged.map(|commit| MergeOf {
+                commit: id(commit),
+                at: jiff::Timestamp::UNIX_EPOCH,
+            }),
+            fork: false,
+        };
+        let heard = |kept: &Kept, n: u8, parents: &[u8]| {
+            let found = Found::Branch(Line {
+                tip: commit(n),
+                since: vec![Commit {
+                    parents: parents.iter().map(|n| id(*n)).collect(),
+                    ..commit(n)
+                }],
+                known: Known::Behind,
+            });
+            match judge(found, Some(&id(1)), &BTreeSet::new(), std::slice::from_ref(kept)) {
+                Judged::New(new, _) => new.iter().all(|commit| commit.heard),
+                other => panic!("{other:?}"),
+            }
+        };
+        let open = Kept::of(pull(3, None), None);
+        assert!(heard(&open, 5, &[1, 3]), "merged");
+        assert!(heard(&open, 3, &[1]), "fast-forward");
+        assert!(!heard(&open, 5, &[1]), "another commit");
+        assert!(!heard(&open, 5, &[3]), "on top of it, and no merge of it");
+        assert!(!heard(&open, 5, &[1, 4]), "pushed to and merged at once");
+
+        let squashed = Kept::of(pull(3, Some(5)), Some(open.clone()));
+        assert!(heard(&squashed, 5, &[1]), "squashed, as the forge has told since");
+        let moved = Kept::of(pull(4, Some(5)), Some(open));
+        assert!(
+            !heard(&moved, 5, &[1]),
+            "squashed with a head that was never heard of"
+        );
+        let unknown = Kept::of(pull(3, Some(5)), None);
+        assert!(!heard(&unknown, 5, &[1, 3]), "heard of when it was over");
     }
 
     // holds: FG-3
@@ -297,7 +364,7 @@ mod tests {
     fn a_branch_that_is_gone_is_no_order_and_moves_nothing() {
         for cursor in [None, Some(id(5))] {
             assert_eq!(
-                judge(Found::Gone, cursor.as_ref(), &BTreeSet::new()),
+                judge(Found::Gone, cursor.as_ref(), &BTreeSet::new(), &[]),
                 Judged::Gone
             );
         }

@@ -174,6 +174,12 @@ impl Forge {
             id: id.ok_or("no commit id")?,
             subject: subject.to_owned(),
             author: "Dana".to_owned(),
+            parents: state
+                .line
+                .last()
+                .map(|at| state.commits[*at].commit.id.clone())
+                .into_iter()
+                .collect(),
             allows_removals: allows_removals.map(str::to_owned),
         };
         let parent = state.line.last().copied();
@@ -314,7 +320,7 @@ impl FleetRepo for Repo {
             };
             (Found::Branch(line), left)
         };
-        let (commits, head) = match news::judge(found, cursor.as_ref(), &delivered) {
+        let (commits, head) = match news::judge(found, cursor.as_ref(), &delivered, &[]) {
             Judged::New(commits, head) => (commits, Some(head)),
             Judged::SetBack(head) => (Vec::new(), Some(head)),
             Judged::Gone | Judged::Nothing => (Vec::new(), None),

@@ -137,7 +137,13 @@ impl Repository {
             branch: self.branch.clone(),
         };
         let delivered = delivered(store, &looked.fleet, cursors.fleet.as_ref()).await?;
-        let judged = news::judge(looked.fleet, cursors.fleet.as_ref(), &delivered);
+        let is_new = news::candidates(&looked.fleet).any(|commit| cursors.fleet.as_ref() != Some(commit));
+        let pulls = if is_new {
+            store.pull_requests().await?
+        } else {
+            Vec::new()
+        };
+        let judged = news::judge(looked.fleet, cursors.fleet.as_ref(), &delivered, &pulls);
         let mut news = News {
             handled: hints,
             left: looked.left,
@@ -201,7 +207,8 @@ impl Repository {
             }
         };
         let delivered = delivered(store, &found, known).await?;
-        match news::judge(found, known, &delivered) {
+        // The forge tells of the pull requests of the fleet repo alone.
+        match news::judge(found, known, &delivered, &[]) {
             Judged::Gone => {
                 let sentence = format!(
                     "the component {} has no branch {}: what it brought stays as it is; push the branch again",
@@ -347,6 +354,7 @@ async fn delivered(
 pub fn shown(commit: CommitInfo) -> news::Commit {
     news::Commit {
         id: commit.id,
+        parents: commit.parents,
         subject: commit.subject,
         author: commit.author,
         allows_removals: commit.allows_removals,

@@ -103,6 +103,17 @@ pub(super) fn judge(draft: &mut Draft<'_>) -> Result<(), DecideError> {
         draft.put(delivery);
         return Ok(());
     }
+    if let Some((_, older)) = waiting
+        .iter()
+        .find(|(_, older)| superseding::is_unread(draft, older))
+    {
+        delivery.reason = format!(
+            "it waits until the tree of {} can be read, whose place it takes",
+            older.short()
+        );
+        draft.put(delivery);
+        return Ok(());
+    }
     for (_, older) in waiting {
         superseding::take_place(draft, &mut delivery, &older)?;
     }

@@ -12,15 +12,16 @@ use meshplan_schemas::lifecycle::delivery::{Code, State};
 use super::classes::{self, At};
 use super::draft::Draft;
 use super::look::{self, Seen};
-use super::{DecideError, Tree, after_secs, orders, windows};
+use super::{DecideError, Tree, after_secs, orders};
 use crate::pure::compose::Composed;
-use crate::pure::delivery::{Delivery, MachineRun, Step, Verdict, VerdictWord};
+use crate::pure::delivery::{Delivery, MachineRun, Step, Verdict, VerdictWord, Walk};
 use crate::pure::guard::{Guard, stands};
 use crate::pure::snapshot::ContentRef;
 pub(super) use back::roll_back;
 use back::{come_back, serve_outstanding};
 use budget::Bounded;
 use looking::{ask_in_turn, look_at_open};
+use opening::{Opening, opening};
 use selection::{Selection, as_number, candidates, select};
 pub(super) use story::but_for;
 pub(super) use story::story;
@@ -34,6 +35,7 @@ mod budget;
 mod leaving;
 mod link;
 mod looking;
+mod opening;
 pub(super) mod selection;
 mod story;
 mod trouble;
@@ -151,13 +153,14 @@ fn open(draft: &mut Draft<'_>, delivery: &mut Delivery, tree: &Arc<Composed>) ->
         )?;
         return Ok(false);
     }
-    if !machines.is_empty()
-        && let Some(walk) = delivery.walk.as_ref()
-        && let Some(opens) = windows::stage_waits(walk, draft.now())
-    {
-        draft.due(opens);
-        return Ok(false);
+    match opening(draft, delivery, tree, &machines) {
+        Opening::Now => {}
+        Opening::Waits => return Ok(false),
+        Opening::Afresh => return Ok(true),
     }
+    let Some(walk) = delivery.walk.as_ref() else {
+        return Ok(false);
+    };
     let selected = machines.len();
     let Bounded { machines, why } = budget::bound(draft, delivery, tree, &walk.stages[current], machines);
     if let Some(why) = why {
@@ -268,15 +271,21 @@ fn look_at_stage(
         walk.step = Step::Open;
         return Ok(true);
     }
-    // The next gate opens only on a fresh look at all that passed so far (DL-13).
-    let within = after_secs(draft.now(), walk.stages[walk.current].within_secs);
-    walk.step = Step::Regard { deadline: within };
-    for stage in &mut walk.stages[..=walk.current] {
+    begin_regard(walk, draft.now());
+    Ok(true)
+}
+
+/// The next gate opens only on a fresh look at all that passed so far (DL-13).
+fn begin_regard(walk: &mut Walk, now: Timestamp) {
+    let within = walk.stages.get(walk.current).map_or(0, |stage| stage.within_secs);
+    walk.step = Step::Regard {
+        deadline: after_secs(now, within),
+    };
+    for stage in walk.stages.iter_mut().take(walk.current + 1) {
         for machine in stage.machines.values_mut() {
             machine.asked = None;
         }
     }
-    Ok(true)
 }
 
 /// The budgets of the stage in hand let nobody begin: it waits as long as a machine of it might, then a person decides.

@@ -5,7 +5,7 @@ use jiff::Timestamp;
 use meshplan_schemas::lifecycle::delivery::{Code, State};
 use serde::Serialize;
 
-use super::{classes, walk, windows};
+use super::{classes, walk};
 use crate::pure::delivery::{Delivery, Step};
 use crate::pure::page::NodeView;
 use crate::pure::recover::waiting::COMMAND;
@@ -181,9 +181,9 @@ fn delivering(delivery: &Delivery, why: &mut Why, stop: Option<String>) {
             why.next =
                 "it begins as they come back; at the end of its time it is held for a person".to_owned();
         }
-        Step::Open if let Some(opens) = windows::stage_waits(walk, why.as_of) => {
-            why.waits_for = format!("the window of the plan, then {} opens", stage.name);
-            why.deadline = Some(opens);
+        Step::Open if let Some(shut) = stage.shut.as_ref().filter(|shut| shut.waits) => {
+            why.waits_for = format!("{}, then {} opens", shut.whose, stage.name);
+            why.deadline = Some(shut.own_until.unwrap_or(shut.opens));
         }
         Step::Open | Step::Returning { .. } => {
             why.waits_for = format!(

@@ -14,6 +14,9 @@ pub struct Kept {
     pub author: User,
     /// The commit that it would merge.
     pub head: CommitId,
+    /// Its head when it was last heard of while it was open; none of one that was heard of when it was over.
+    #[serde(default)]
+    pub open_head: Option<CommitId>,
     /// Where it left the branch, as the forge says.
     #[serde(default)]
     pub fork_point: Option<CommitId>,
@@ -71,13 +74,19 @@ impl Kept {
             same.and_then(|kept| kept.fork_point.clone()),
             same.and_then(|kept| kept.base.clone()),
         );
-        let (previewed, read_to, words) = former.map_or((None, 0, Vec::new()), |kept| {
-            (kept.previewed, kept.read_to, kept.words)
+        let (was_open, previewed, read_to, words) = former.map_or((None, None, 0, Vec::new()), |kept| {
+            (kept.open_head, kept.previewed, kept.read_to, kept.words)
         });
+        let open_head = if pull.open {
+            Some(pull.head.clone())
+        } else {
+            was_open
+        };
         Self {
             number: pull.number,
             author: pull.author,
             head: pull.head,
+            open_head,
             fork_point: pull.fork_point.or(fork_point),
             base: pull.base.or(base),
             into: pull.into,
@@ -97,6 +106,16 @@ impl Kept {
             head: self.head.clone(),
         };
         (self.open && self.into == branch && self.previewed.as_ref() != Some(&wanted)).then_some(wanted)
+    }
+
+    /// Whether a commit of the branch has this head in it by its merge, by whatever way (merged, squashed, rebased,
+    /// fast-forward), and the head was heard of before that (DL-2).
+    #[must_use]
+    pub fn was_heard_before(&self, commit: &CommitId, parents: &[CommitId]) -> bool {
+        let merges = |head: &CommitId| head == commit || parents.iter().skip(1).any(|parent| parent == head);
+        self.open_head
+            .as_ref()
+            .is_some_and(|head| merges(head) || *head == self.head && self.made(commit))
     }
 
     /// Whether its merge made this commit.

@@ -246,6 +246,34 @@ fn of_commits_that_come_together_one_whose_check_failed_is_not_carried_by_the_ne
     assert_eq!(together(&[]).0, "delivered (done)");
 }
 
+// holds: DL-15
+#[test]
+fn no_commit_takes_the_place_of_one_whose_tree_nobody_could_read_yet() {
+    let mut world = at_a_forge();
+    let (older, first) = world.new_commit(Tree::Composed(Arc::new(checked("two"))), None);
+    let mut both = checked("two");
+    let other = tree(3, "two", &[]);
+    (both.policy, both.policy_digest) = (other.policy, other.policy_digest);
+    let (newer, second) = world.new_commit(Tree::Composed(Arc::new(both)), None);
+    let passed = [("ci/a", Verdict::Passed), ("ci/b", Verdict::Passed)];
+    world.snapshot.checks.insert(newer.clone(), says(&passed));
+    world
+        .snapshot
+        .checks
+        .insert(older.clone(), says(&[("ci/a", Verdict::Failed)]));
+    let unread = world.trees.remove(&older).unwrap();
+    world.pass(&[first, second]);
+    world.run(100);
+    assert_eq!(world.state(&older), State::Proposed);
+    assert_eq!(world.state(&newer), State::Proposed);
+    let reason = &world.archive[&newer].reason;
+    assert!(reason.contains("can be read, whose place it takes"), "{reason}");
+    world.trees.insert(older.clone(), unread);
+    world.run(100);
+    assert_eq!(world.state(&older), State::Superseded);
+    assert_eq!(world.codes(&newer).last().unwrap(), "held (check-failed)");
+}
+
 // holds: DL-15, DL-12
 #[test]
 fn what_was_asked_of_a_commit_that_a_person_withdrew_is_asked_of_the_next_one_that_has_its_content() {

@@ -41,7 +41,11 @@ pub(in crate::pure::decide) fn announce(
             Unpassed::gather(&mut unpassed, checks::unpassed(draft, ended, false), repo);
             person_hold |= ended.state == State::Failed && ended.person_hold;
         }
-        let reason = format!("the commit is on {branch}, made from the forge's word");
+        let reason = if new.heard {
+            format!("the commit is on {branch}, its head was heard of before the merge")
+        } else {
+            format!("the commit is on {branch}, made from the forge's word")
+        };
         let (order, now) = (draft.counters.order, draft.now());
         let delivery = Delivery {
             previous: before.as_ref().map(|d| d.commit.clone()),

@@ -13,7 +13,7 @@ use meshplan_schemas::lifecycle::delivery::Code;
 use super::plan::new_walk;
 use crate::pure::compose::Composed;
 use crate::pure::decide::draft::Draft;
-use crate::pure::decide::{after_secs, classes, walk, windows};
+use crate::pure::decide::{after_secs, classes, some, walk, windows};
 use crate::pure::delivery::Delivery;
 
 /// A stage opens in its plan's window only: until the first may, the delivery is held, and opens by itself (DL-17).
@@ -84,16 +84,6 @@ pub(super) fn hold(
         code,
         unheard.into_iter().chain(shut).collect::<Vec<_>>().join("; "),
     ))
-}
-
-/// Names as a sentence has them: the first, and how many more.
-fn some(names: &[&str]) -> String {
-    const NAMED: usize = 10;
-    let named: Vec<&str> = names.iter().copied().take(NAMED).collect();
-    match names.len() - named.len() {
-        0 => named.join(", "),
-        more => format!("{} and {more} more", named.join(", ")),
-    }
 }
 
 /// How many of the required machines that the delivery changes were ever heard from.

@@ -106,6 +106,7 @@ pub(in crate::pure::decide) fn new_walk(
                 spread_links: stage.spread_links,
                 over_budget: false,
                 waits: None,
+                shut: None,
                 group: None,
                 machines: BTreeMap::new().into(),
                 ordered_at: None,

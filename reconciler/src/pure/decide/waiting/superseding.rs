@@ -13,6 +13,15 @@ use crate::pure::delivery::Delivery;
 use crate::pure::recover::SUPERSEDED_BY;
 use crate::pure::unpassed::Unpassed;
 
+/// Whether nobody can say yet what a delivery is asked, for nobody has read its tree (DL-15): a pass that has it decides.
+pub(super) fn is_unread(draft: &Draft<'_>, older: &CommitId) -> bool {
+    let unjudged = draft
+        .deliveries
+        .get(older)
+        .is_some_and(|delivery| delivery.legs.is_empty());
+    unjudged && !draft.known.trees.contains_key(older)
+}
+
 /// Takes the place of a delivery that waits. That launders nothing (DL-15): neither a rewritten branch, nor a check, nor a
 /// person's word.
 pub(super) fn take_place(

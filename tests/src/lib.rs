@@ -7,6 +7,7 @@
 //! | [`world`] | the real programs in a folder of their own, with a forge beside them |
 //! | [`tree`] | the fleet repository that the worlds start from |
 //! | [`forge`] | a bare repository, served by real git over HTTP |
+//! | [`component`] | a component beside a fleet |
 //! | [`double`] | doubles of forges: API, webhooks, real git behind it |
 //! | [`ground`] | the real service with a fleet of any size, for benches |
 //! | [`measure`] | what benches measure by |
@@ -17,6 +18,7 @@
 //! | [`terminator`] | a TLS terminator before the reconciler |
 
 pub mod booted;
+pub mod component;
 pub mod double;
 pub mod forge;
 pub mod ground;

@@ -45,6 +45,38 @@ fn a_webhook_that_is_not_signed_with_the_secret_is_refused_and_moves_nothing() -
     Ok(())
 }
 
+// holds: B59
+#[test]
+fn whoever_comes_from_elsewhere_reads_nothing_of_the_fleet_at_the_address_that_everybody_reaches()
+-> Result<()> {
+    let world = World::with_three_hosts("quiet")?;
+    let paths = [
+        "/",
+        "/metrics",
+        "/healthz",
+        "/health",
+        "/status",
+        "/debug/pprof/",
+        "/api/nodes",
+        "/api/stats",
+        "/api/deliveries",
+        "/api/config/rollout",
+        "/api/events",
+        "/mesh",
+        "/hooks",
+        "/hooks/forgejo",
+        "/openapi.json",
+    ];
+    for path in paths {
+        let (status, answer) = world.http("GET", path, &[("X-Forwarded-For", "203.0.113.7")], b"")?;
+        ensure!((400..500).contains(&status), "{path}: {status} {answer}");
+        for word in ["ace", "bea", "cid", "acme", "quiet", "web", "meshplan"] {
+            ensure!(!answer.contains(word), "{path} names {word}: {answer}");
+        }
+    }
+    Ok(())
+}
+
 // holds: FG-3
 #[test]
 fn a_repository_that_is_not_there_is_named_and_taken_up_when_it_comes() -> Result<()> {

@@ -2,9 +2,9 @@
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
-use std::path::PathBuf;
 
 use anyhow::{Result, ensure};
+use scenarios::component::Component;
 use scenarios::program::{Said, clean};
 use scenarios::tree::{NODES, PAGE, SECOND};
 use scenarios::world::World;
@@ -37,46 +37,6 @@ rest = true
 healthy = { times = 1, every_secs = 1, within_secs = 30 }
 ";
 
-/// The component's repository at the forge, and a clone of it to work in.
-struct Component {
-    work: PathBuf,
-}
-
-impl Component {
-    fn new(world: &World) -> Result<Self> {
-        world.forge.create("site.git")?;
-        let work = world.folder().join("site");
-        fs::create_dir_all(&work)?;
-        let component = Self { work };
-        component.git(&["init", "--quiet", "--initial-branch=main"])?;
-        component.git(&["remote", "add", "origin", &world.forge.url("site.git")])?;
-        Ok(component)
-    }
-
-    fn git(&self, arguments: &[&str]) -> Result<String> {
-        let mut git = clean("git", &self.work);
-        git.arg("-C").arg(&self.work);
-        git.args(["-c", "user.name=Sam", "-c", "user.email=sam@example.org"]);
-        Said::of({
-            git.args(arguments);
-            git
-        })?
-        .ok()
-    }
-
-    fn write(&self, path: &str, text: &str) -> Result<()> {
-        Ok(fs::write(self.work.join(path), text)?)
-    }
-
-    /// Commits all that is there and pushes it; the commit.
-    fn push(&self, subject: &str) -> Result<String> {
-        self.git(&["add", "--all"])?;
-        self.git(&["commit", "--quiet", "-m", subject])?;
-        self.git(&["push", "--quiet", "origin", "HEAD:refs/heads/main"])?;
-        Ok(self.git(&["rev-parse", "HEAD"])?.trim().to_owned())
-    }
-}
-
 fn everywhere(world: &World, text: &str) -> Result<()> {
     for node in NODES {
         let is = world.on_node(node, "srv/site/index.html")?;
@@ -105,7 +65,7 @@ fn commits_of_a_component_are_delivered_by_its_plan_taken_back_left_out_and_reco
     let site = Component::new(&world)?;
     site.write("index.html", "one")?;
     site.write("run", "#!/bin/sh\n")?;
-    fs::set_permissions(site.work.join("run"), fs::Permissions::from_mode(0o755))?;
+    fs::set_permissions(site.work().join("run"), fs::Permissions::from_mode(0o755))?;
     let first = site.push("the site")?;
 
     // The tree names it before the configuration allows it: the module is left out with the reason, what runs stays.
@@ -125,17 +85,7 @@ fn commits_of_a_component_are_delivered_by_its_plan_taken_back_left_out_and_reco
 
     // Allowed: its tip is delivered, by its own plan, and the record tells it on the component's own commit.
     world.kill_reconciler()?;
-    let url = world.forge.url("site.git");
-    world.configure(|config| {
-        let mut component = toml::Table::new();
-        component.insert("repo".to_owned(), "acme/site".into());
-        component.insert("url".to_owned(), url.into());
-        config.insert(
-            "components".to_owned(),
-            vec![toml::Value::Table(component)].into(),
-        );
-        Ok(())
-    })?;
+    Component::allow(&world)?;
     world.serve()?;
     world.wait_for(&first, "delivered")?;
     everywhere(&world, "one")?;
@@ -170,7 +120,7 @@ fn commits_of_a_component_are_delivered_by_its_plan_taken_back_left_out_and_reco
     everywhere(&world, "one")?;
 
     // One that may not be carried is no order, and no fault of the fleet's own commits: they leave the module out.
-    symlink("index.html", site.work.join("link"))?;
+    symlink("index.html", site.work().join("link"))?;
     let linked = site.push("a link")?;
     world.wait_for(&linked, "failed")?;
     let said = story(&world, &linked)?;
@@ -178,7 +128,7 @@ fn commits_of_a_component_are_delivered_by_its_plan_taken_back_left_out_and_reco
     let commit = world.merge(PAGE.source, SECOND)?;
     world.wait_for(&commit, "delivered")?;
     ensure!(world.at("ace", PAGE)? != SECOND, "the module was to be left out");
-    fs::remove_file(site.work.join("link"))?;
+    fs::remove_file(site.work().join("link"))?;
     site.write("index.html", "two")?;
     let mended = site.push("mended")?;
     world.wait_for(&mended, "delivered")?;

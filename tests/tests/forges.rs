@@ -7,6 +7,8 @@ use scenarios::double::{BOT, Brand, Double, Posting, Way};
 use scenarios::tree::{FIRST, PAGE, SECOND};
 use scenarios::world::World;
 
+#[path = "forges/components.rs"]
+mod components;
 #[path = "forges/gates.rs"]
 mod gates;
 #[path = "forges/people.rs"]
@@ -194,9 +196,7 @@ fn previewed_and_followed(brand: Brand) -> Result<()> {
     let base = world.merge("README.md", "# a fleet\n")?;
     let shown = world.wait_for(&base, "delivered")?;
     ensure!(
-        shown["transitions"]
-            .to_string()
-            .contains("made from the forge's word"),
+        shown["story"].to_string().contains("made from the forge's word"),
         "{shown:#}"
     );
     wait_comment(

@@ -22,7 +22,7 @@ use crate::edge::clock::Clock;
 use crate::edge::desk::StoreDesk;
 use crate::edge::forge::Forge;
 use crate::edge::forge::carrier::{COMMENT, STATUS, Speaker};
-use crate::edge::forge::keeper::Keeper as PullKeeper;
+use crate::edge::forge::keeper::{Components, Keeper as PullKeeper};
 use crate::edge::git_transport::Credentials;
 use crate::edge::health::Health;
 use crate::edge::http;
@@ -111,7 +111,8 @@ pub async fn serve(config: &Config, stop: CancellationToken) -> anyhow::Result<(
     };
     let of_pulls = remote.clone();
     let mirror_path = config.state_dir.join("mirror");
-    let mirror = tokio::task::spawn_blocking(move || Mirror::open(&mirror_path, remote)).await??;
+    let of_fleet = mirror_path.clone();
+    let mirror = tokio::task::spawn_blocking(move || Mirror::open(&of_fleet, remote)).await??;
     let mirror = Arc::new(Mutex::new(mirror));
 
     let vault = Arc::new(Vault::beside(&config.keys.file)?);
@@ -236,6 +237,10 @@ pub async fn serve(config: &Config, stop: CancellationToken) -> anyhow::Result<(
                 opener: None,
                 ..of_tree
             },
+            components: (!components.is_empty()).then(|| Components {
+                objects: mirror_path.join("objects"),
+                allowed: components.keys().cloned().collect(),
+            }),
             repo: config.forge.repo.clone(),
             branch: config.branch.clone(),
             health: Arc::clone(&health),

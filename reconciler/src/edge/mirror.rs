@@ -31,7 +31,7 @@ pub(crate) use guard::{Guard, is_damage, patiently};
 pub use lineage::{CommitInfo, Lineage};
 pub(crate) use pack::tidy;
 pub use propose::{MergeError, Person, Proposal, Reversal};
-pub use pulls::MergedTree;
+pub use pulls::{MergedTree, With};
 pub use remote::{FetchError, Fetched, Heads, Remote};
 pub(crate) use remote::{Pushed, bring_notes, push_ref};
 pub use tree::{Content, EntryKind, TreeEntry};

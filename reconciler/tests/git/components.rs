@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 
 use meshplan_reconciler::edge::activation::Waker;
 use meshplan_reconciler::edge::health::Health;
-use meshplan_reconciler::edge::mirror::{Content, EntryKind, Mirror, Remote};
+use meshplan_reconciler::edge::mirror::{Content, EntryKind, MergedTree, Mirror, Remote, With};
 use meshplan_reconciler::edge::repository::{FleetRepo as _, Made, Repository};
 use meshplan_reconciler::edge::tree_reader::TreeReader;
 use meshplan_reconciler::pure::compose::Expected;
@@ -111,6 +111,55 @@ fn a_components_files_stand_in_the_folder_of_the_module_that_it_feeds_and_the_sa
         .unwrap();
     assert_eq!(changed.len(), 1);
     assert_eq!(changed[0].path, b"modules/web/.component/index.html");
+}
+
+// holds: DL-8
+#[test]
+fn what_a_merge_would_make_is_read_with_the_files_of_components_that_another_mirror_has() {
+    let world = World::new();
+    let fleet = fleet(&world);
+    world.commit("index.html", "one");
+    let mut mirror = world.mirror();
+    mirror.fetch().unwrap();
+    let commit = fetched(&world, &mirror);
+    world.git(
+        &world.work(),
+        &["checkout", "--quiet", "-b", "pull", fleet.as_str()],
+    );
+    world.commit("modules/web/module.toml", "description = \"y\"\n");
+    let head: CommitId = world.head();
+    world.push("HEAD:refs/pull/1/head");
+
+    let folder = tempfile::tempdir().unwrap();
+    let mut pulls = Mirror::open(&folder.path().join("pulls"), world.remote()).unwrap();
+    pulls.fetch_pulls(&[(1, "refs/pull/1/head".to_owned())]).unwrap();
+    let objects = mirror.path().join("objects");
+    let (parts, allowed) = (parts(&fleet, Some(&commit)), BTreeSet::from([site()]));
+    let with = With {
+        objects: &objects,
+        parts: &parts,
+        allowed: &allowed,
+    };
+    let text = |entries: &[meshplan_reconciler::edge::mirror::TreeEntry], path: &str| {
+        let entry = entries.iter().find(|entry| entry.path == path.as_bytes())?;
+        match &entry.content {
+            Content::Bytes(bytes) => Some(String::from_utf8_lossy(bytes).into_owned()),
+            other => panic!("{other:?}"),
+        }
+    };
+    let (page, module) = ("modules/web/.component/index.html", "modules/web/module.toml");
+    let base = pulls.read_base(&fleet, Some(with)).unwrap();
+    assert_eq!(text(&base, page).as_deref(), Some("one"));
+    let MergedTree::Tree(merged) = pulls.read_merge(&fleet, &head, Some(with)).unwrap() else {
+        panic!("they do not conflict");
+    };
+    assert_eq!(text(&merged, page).as_deref(), Some("one"));
+    assert_eq!(text(&merged, module).as_deref(), Some("description = \"y\"\n"));
+    // Without them it is as it was, and what was read before went nowhere.
+    let MergedTree::Tree(alone) = pulls.read_merge(&fleet, &head, None).unwrap() else {
+        panic!("they do not conflict");
+    };
+    assert_eq!(text(&alone, page).as_deref(), Some("forged"));
 }
 
 // holds: DL-1, FR-8

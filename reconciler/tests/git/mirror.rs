@@ -68,6 +68,27 @@ fn a_deleted_branch_is_none_and_what_was_fetched_stays() {
     assert_eq!(mirror.read_tree(&main).unwrap().len(), 1);
 }
 
+// holds: FG-3, B08
+#[test]
+fn which_branch_the_forge_calls_its_default_is_nobodys_business() {
+    let world = World::new();
+    let main = world.merge("fleet.toml", "schema = 1\n");
+    let mut mirror = world.mirror();
+    assert_eq!(mirror.fetch().unwrap().head.as_ref(), Some(&main));
+    // Another branch becomes the default one, and then one that has no commit.
+    world.git(&world.work(), &["checkout", "--quiet", "--orphan", "other"]);
+    world.commit("README.md", "something else");
+    world.push("HEAD:refs/heads/other");
+    for default in ["refs/heads/other", "refs/heads/empty"] {
+        world.git(&world.bare(), &["symbolic-ref", "HEAD", default]);
+        assert_eq!(mirror.fetch().unwrap().head.as_ref(), Some(&main), "{default}");
+    }
+    // The branch itself goes: there is none, whatever the default one has.
+    world.git(&world.bare(), &["symbolic-ref", "HEAD", "refs/heads/other"]);
+    world.git(&world.bare(), &["update-ref", "-d", "refs/heads/main"]);
+    assert_eq!(mirror.fetch().unwrap().head, None);
+}
+
 // holds: FG-3
 #[test]
 fn an_empty_repository_is_none_too() {
@@ -119,7 +140,7 @@ fn new_commits_come_oldest_first_along_first_parents() {
     );
 }
 
-// holds: FG-3
+// holds: FG-3, B08
 #[test]
 fn a_rewritten_branch_is_followed_and_said_to_be_rewritten() {
     let world = World::new();

@@ -109,7 +109,7 @@ exit 0"#,
     world.hook("pre-receive", &script);
 }
 
-// holds: DL-10
+// holds: DL-10, B10
 #[test]
 fn a_ref_that_moves_under_a_push_is_met_by_trying_again() {
     let world = World::new();
@@ -128,7 +128,7 @@ fn a_ref_that_moves_under_a_push_is_met_by_trying_again() {
     );
 }
 
-// holds: DL-10
+// holds: DL-10, B10
 #[test]
 fn a_ref_that_always_moves_is_given_up_for_now() {
     let world = World::new();
@@ -147,7 +147,7 @@ fn a_ref_that_always_moves_is_given_up_for_now() {
     assert!((3..20).contains(&tries), "{tries} tries");
 }
 
-// holds: DL-10
+// holds: DL-10, B10
 #[test]
 fn a_hook_that_says_no_is_quoted_and_not_asked_again() {
     let world = World::new();
@@ -172,7 +172,7 @@ fn a_hook_that_says_no_is_quoted_and_not_asked_again() {
     assert_eq!(notes.push(at()), PushOutcome::Pushed);
 }
 
-// holds: DL-10, FG-4
+// holds: DL-10, FG-4, B10
 #[test]
 fn a_forge_that_is_away_is_unreachable_and_gets_all_when_it_is_back() {
     let world = World::new();

@@ -5,6 +5,7 @@
 //! requests bring is kept in a repository of its own, so that nothing of a stranger comes where orders are read from.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -22,6 +23,7 @@ use crate::edge::store::{Store, StoreError};
 use crate::pure::compose::Expected;
 use crate::pure::forge::Pull;
 use crate::pure::forge::kept::Kept;
+use crate::pure::parts::Branch;
 use crate::pure::trigger::Event;
 use previews::Base;
 use telling::Told;
@@ -53,6 +55,8 @@ pub struct Keeper {
     pub mirror: Arc<Mutex<Mirror>>,
     /// What a tree is held to; it opens no secret.
     pub expected: Expected,
+    /// Components, where the configuration names any.
+    pub components: Option<Components>,
     /// The repository, as deliveries are called after it.
     pub repo: String,
     /// The branch whose merges are orders.
@@ -71,6 +75,15 @@ pub struct Keeper {
     pub pass: Waker,
     /// How often every pull request is looked at although no webhook comes.
     pub poll: SignedDuration,
+}
+
+/// Components whose commits are delivered with the fleet's: previews are of trees that have their files (DL-1, DL-8).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Components {
+    /// The folder of objects of the mirror that has them.
+    pub objects: PathBuf,
+    /// Those that the configuration names.
+    pub allowed: BTreeSet<Branch>,
 }
 
 /// What is remembered between turns, and found again without it.

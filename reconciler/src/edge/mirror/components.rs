@@ -125,24 +125,67 @@ fn join(
     repo: &Repository,
     fleet: &Commit<'_>,
     named: Named,
-    (parts, allowed): (&Parts, &BTreeSet<Branch>),
+    of: (&Parts, &BTreeSet<Branch>),
 ) -> Result<Joined, git2::Error> {
-    let root = fleet.tree()?;
-    let Named { of: named, most } = named;
     let mut joined = Joined {
-        commit: parts.fleet.clone(),
-        of: vec![parts.fleet.clone()],
+        commit: of.0.fleet.clone(),
+        of: vec![of.0.fleet.clone()],
         faults: BTreeMap::new(),
     };
+    let Some(together) = put_together(repo, &fleet.tree()?, named, of)? else {
+        return Ok(joined);
+    };
+    let carried = together
+        .components
+        .iter()
+        .map(|component| commit_id(component.id()));
+    joined.of.extend(carried);
+    joined.faults = together.faults;
+    let tree = repo.find_tree(together.tree)?;
+    // Nothing in it is of a time or a machine: the same parts are the same commit.
+    let by = Signature::new("meshplan", "meshplan@localhost", &git2::Time::new(0, 0))?;
+    let parents: Vec<&Commit<'_>> = std::iter::once(fleet).chain(&together.components).collect();
+    joined.commit = commit_id(repo.commit(None, &by, &by, "put together\n", &tree, &parents)?);
+    Ok(joined)
+}
+
+/// A tree of the fleet repo with the components that it names; itself, where it names none. What is written goes to `repo`.
+pub(super) fn tree_with(
+    repo: &Repository,
+    tree: Oid,
+    of: (&Parts, &BTreeSet<Branch>),
+) -> Result<Oid, git2::Error> {
+    let root = repo.find_tree(tree)?;
+    let named = named(repo, &root)?;
+    Ok(put_together(repo, &root, named, of)?.map_or(tree, |together| together.tree))
+}
+
+/// A tree with components in it.
+struct Together<'r> {
+    tree: Oid,
+    /// Those that are in it, each once.
+    components: Vec<Commit<'r>>,
+    /// Those that are not, by their commits, and why.
+    faults: BTreeMap<CommitId, String>,
+}
+
+/// Puts components where their modules are; none where the tree names none.
+fn put_together<'r>(
+    repo: &'r Repository,
+    root: &Tree<'_>,
+    Named { of: named, most }: Named,
+    (parts, allowed): (&Parts, &BTreeSet<Branch>),
+) -> Result<Option<Together<'r>>, git2::Error> {
     let modules = root
         .get_name("modules")
         .filter(|entry| entry.filemode() == FOLDER);
     let Some(modules) = modules.filter(|_| !named.is_empty()) else {
-        return Ok(joined);
+        return Ok(None);
     };
     let modules = repo.find_tree(modules.id())?;
     let mut all = repo.treebuilder(Some(&modules))?;
-    let mut parents = vec![fleet.clone()];
+    let mut components: Vec<Commit<'r>> = Vec::new();
+    let mut faults = BTreeMap::new();
     let mut room = Room {
         bytes: BYTES_TOGETHER,
         files: FILES_TOGETHER,
@@ -164,28 +207,26 @@ fn join(
         match carried(repo, (parts, allowed), &of, most, &mut room)? {
             Ok(component) => {
                 with.insert(COMPONENT_FILES.trim_end_matches('/'), component.tree_id(), FOLDER)?;
-                if parents.iter().all(|parent| parent.id() != component.id()) {
-                    joined.of.push(commit_id(component.id()));
-                    parents.push(component);
+                if components.iter().all(|other| other.id() != component.id()) {
+                    components.push(component);
                 }
             }
             Err(why) => {
                 with.insert(COMPONENT_FAULT, repo.blob(why.as_bytes())?, FILE)?;
                 if let Some(commit) = parts.of(&of) {
-                    joined.faults.insert(commit.clone(), why);
+                    faults.insert(commit.clone(), why);
                 }
             }
         }
         all.insert(&module, with.write()?, FOLDER)?;
     }
-    let mut whole = repo.treebuilder(Some(&root))?;
+    let mut whole = repo.treebuilder(Some(root))?;
     whole.insert("modules", all.write()?, FOLDER)?;
-    let tree = repo.find_tree(whole.write()?)?;
-    // Nothing in it is of a time or a machine: the same parts are the same commit.
-    let by = Signature::new("meshplan", "meshplan@localhost", &git2::Time::new(0, 0))?;
-    let parents: Vec<&Commit<'_>> = parents.iter().collect();
-    joined.commit = commit_id(repo.commit(None, &by, &by, "put together\n", &tree, &parents)?);
-    Ok(joined)
+    Ok(Some(Together {
+        tree: whole.write()?,
+        components,
+        faults,
+    }))
 }
 
 /// The components that a tree's fleet.toml names, by the modules that they feed, and how large one may be. A fleet.toml that

@@ -2,12 +2,14 @@
 //! would make is made in memory (DL-8).
 
 use std::collections::BTreeSet;
+use std::path::Path;
 
 use git2::Repository;
 use meshplan_schemas::ident::CommitId;
 
 use super::tree::TreeEntry;
-use super::{FetchError, HEAD_REF, Mirror, MirrorError, commit_id, remote};
+use super::{FetchError, HEAD_REF, Mirror, MirrorError, commit_id, components, remote};
+use crate::pure::parts::{Branch, Parts};
 use crate::pure::source_tree::shown_path;
 
 /// The priority of what is in memory: what is written goes to the highest, and the disk's are 1 and 2.
@@ -20,6 +22,17 @@ pub enum MergedTree {
     Tree(Vec<TreeEntry>),
     /// Nothing: both sides change these paths.
     Conflicts(Vec<String>),
+}
+
+/// Components that are read with a tree of the fleet repo.
+#[derive(Debug, Clone, Copy)]
+pub struct With<'a> {
+    /// The folder of objects in which their commits are: another mirror's.
+    pub objects: &'a Path,
+    /// At which commits they are.
+    pub parts: &'a Parts,
+    /// Those that the configuration names.
+    pub allowed: &'a BTreeSet<Branch>,
 }
 
 impl Mirror {
@@ -83,15 +96,61 @@ impl Mirror {
     ///
     /// # Errors
     /// As [`Mirror::read_tree`].
-    pub fn read_merge(&mut self, base: &CommitId, head: &CommitId) -> Result<MergedTree, MirrorError> {
+    pub fn read_merge(
+        &mut self,
+        base: &CommitId,
+        head: &CommitId,
+        with: Option<With<'_>>,
+    ) -> Result<MergedTree, MirrorError> {
         let (ours, theirs) = (self.find(base)?, self.find(head)?);
-        let in_memory = Repository::open_bare(self.path()).map_err(|e| self.damaged(&e))?;
+        let in_memory = in_memory(self.path()).map_err(|e| self.damaged(&e))?;
         let merged = merge(&in_memory, ours, theirs).map_err(|e| self.damaged(&e))?;
         match merged {
             Err(paths) => Ok(MergedTree::Conflicts(paths)),
-            Ok(tree) => Ok(MergedTree::Tree(self.read_tree_of(&in_memory, tree, head)?)),
+            Ok(tree) => Ok(MergedTree::Tree(self.read_with(&in_memory, tree, head, with)?)),
         }
     }
+
+    /// Reads the tree of a commit of the branch, as [`Mirror::read_merge`] would read one that is merged into it.
+    ///
+    /// # Errors
+    /// As [`Mirror::read_tree`].
+    pub fn read_base(
+        &mut self,
+        base: &CommitId,
+        with: Option<With<'_>>,
+    ) -> Result<Vec<TreeEntry>, MirrorError> {
+        let commit = self.find(base)?;
+        let in_memory = in_memory(self.path()).map_err(|e| self.damaged(&e))?;
+        let tree = in_memory.find_commit(commit).map(|commit| commit.tree_id());
+        let tree = tree.map_err(|e| self.damaged(&e))?;
+        self.read_with(&in_memory, tree, base, with)
+    }
+
+    fn read_with(
+        &mut self,
+        in_memory: &Repository,
+        tree: git2::Oid,
+        commit: &CommitId,
+        with: Option<With<'_>>,
+    ) -> Result<Vec<TreeEntry>, MirrorError> {
+        let together = |with: With<'_>| {
+            let objects = with.objects.to_str();
+            let objects =
+                objects.ok_or_else(|| git2::Error::from_str("the folder of components is no UTF-8"))?;
+            in_memory.odb()?.add_disk_alternate(objects)?;
+            components::tree_with(in_memory, tree, (with.parts, with.allowed))
+        };
+        let tree = with.map_or(Ok(tree), together).map_err(|e| self.damaged(&e))?;
+        self.read_tree_of(in_memory, tree, commit)
+    }
+}
+
+/// Another handle on the repository, that writes nothing to it.
+fn in_memory(path: &Path) -> Result<Repository, git2::Error> {
+    let repo = Repository::open_bare(path)?;
+    repo.odb()?.add_new_mempack_backend(IN_MEMORY)?;
+    Ok(repo)
 }
 
 /// Which files differ between two trees: path, and what stood and stands there.
@@ -119,7 +178,6 @@ fn merge(
     ours: git2::Oid,
     theirs: git2::Oid,
 ) -> Result<Result<git2::Oid, Vec<String>>, git2::Error> {
-    repo.odb()?.add_new_mempack_backend(IN_MEMORY)?;
     let (ours, theirs) = (repo.find_commit(ours)?, repo.find_commit(theirs)?);
     let mut index = repo.merge_commits(&ours, &theirs, None)?;
     if !index.has_conflicts() {

@@ -5,15 +5,16 @@ use std::sync::{Arc, Mutex, PoisonError};
 use meshplan_schemas::finding::Finding;
 use meshplan_schemas::ident::CommitId;
 
-use super::{Keeper, Memory, TurnError};
+use super::{Components, Keeper, Memory, TurnError};
 use crate::edge::forge::carrier::{COMMENT, STATUS};
-use crate::edge::mirror::{MergedTree, Mirror, MirrorError, TreeEntry};
+use crate::edge::mirror::{MergedTree, Mirror, MirrorError, TreeEntry, With};
 use crate::edge::store::StoreError;
 use crate::edge::tree_reader::source_tree;
 use crate::pure::compose::{Composed, Composer, Expected, TreeError};
 use crate::pure::forge::check::{self, Of};
 use crate::pure::forge::kept::{Kept, Previewed};
 use crate::pure::forge::{CommitStatus, Said};
+use crate::pure::parts::Parts;
 use crate::pure::preview::outcome::Outcome;
 
 /// A composed tree, or why there is none.
@@ -22,7 +23,23 @@ type Made = Result<Arc<Composed>, TreeError>;
 /// The branch as it was previewed against last.
 pub(super) struct Base {
     commit: CommitId,
+    beside: Option<Beside>,
     made: Arc<Made>,
+}
+
+/// Components, as the newest delivery has them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Beside {
+    of: Components,
+    parts: Parts,
+}
+
+fn with(beside: Option<&Beside>) -> Option<With<'_>> {
+    beside.map(|beside| With {
+        objects: &beside.of.objects,
+        parts: &beside.parts,
+        allowed: &beside.of.allowed,
+    })
 }
 
 /// What came of one preview, and the tree that the merge would make.
@@ -56,17 +73,21 @@ impl Keeper {
             // The branch is gone: the fleet stands still, and there is nothing to merge into.
             return Ok(());
         };
+        let beside = self.beside().await?;
         let mut trouble = None;
         for kept in due {
             // What was fetched may be newer than what the deliveries were read to.
             let Some(wanted) = kept.preview_due(&self.branch, &tip) else {
                 continue;
             };
-            let base = self.base(memory, &wanted.base).await?;
+            let base = self.base(memory, &wanted.base, beside.as_ref()).await?;
             let (head, of) = (wanted.head.clone(), wanted.base.clone());
-            let branch = self.branch.clone();
+            let (branch, beside) = (self.branch.clone(), beside.clone());
             let seen = self
-                .blocking(move |mirror, expected| see(mirror, expected, (&of, &head), &base, &branch))
+                .blocking(move |mirror, expected| {
+                    let merged = locked(mirror).read_merge(&of, &head, with(beside.as_ref()));
+                    see(expected, merged, &base, &branch)
+                })
                 .await?;
             match seen {
                 Ok(seen) => self.say(kept, wanted, &seen).await?,
@@ -81,15 +102,33 @@ impl Keeper {
         trouble.map_or(Ok(()), Err)
     }
 
+    /// Components as the newest delivery has them: what a merge brings is delivered with these.
+    async fn beside(&self) -> Result<Option<Beside>, StoreError> {
+        let Some(of) = &self.components else {
+            return Ok(None);
+        };
+        let newest = self.store.deliveries(1).await?;
+        Ok(newest.first().map(|newest| Beside {
+            of: of.clone(),
+            parts: newest.parts_after(),
+        }))
+    }
+
     /// The branch at a commit, composed once.
-    async fn base(&self, memory: &mut Memory, commit: &CommitId) -> Result<Arc<Made>, TurnError> {
-        if let Some(base) = memory.base.as_ref().filter(|base| base.commit == *commit) {
+    async fn base(
+        &self,
+        memory: &mut Memory,
+        commit: &CommitId,
+        beside: Option<&Beside>,
+    ) -> Result<Arc<Made>, TurnError> {
+        let known = memory.base.as_ref();
+        if let Some(base) = known.filter(|base| base.commit == *commit && base.beside.as_ref() == beside) {
             return Ok(Arc::clone(&base.made));
         }
-        let wanted = commit.clone();
+        let (wanted, of) = (commit.clone(), beside.cloned());
         let made = self
             .blocking(move |mirror, expected| {
-                let entries = locked(mirror).read_tree(&wanted);
+                let entries = locked(mirror).read_base(&wanted, with(of.as_ref()));
                 entries.map(|entries| compose(expected, entries))
             })
             .await?;
@@ -100,6 +139,7 @@ impl Keeper {
         };
         memory.base = Some(Base {
             commit: commit.clone(),
+            beside: beside.cloned(),
             made: Arc::clone(&made),
         });
         Ok(made)
@@ -181,13 +221,11 @@ fn beyond(why: String) -> TreeError {
 }
 
 fn see(
-    mirror: &Mutex<Mirror>,
     expected: &Expected,
-    (base, head): (&CommitId, &CommitId),
+    merged: Result<MergedTree, MirrorError>,
     before: &Made,
     branch: &str,
 ) -> Result<Seen, MirrorError> {
-    let merged = locked(mirror).read_merge(base, head);
     let after = match merged {
         Ok(MergedTree::Tree(entries)) => compose(expected, entries),
         Ok(MergedTree::Conflicts(paths)) => {

@@ -9,6 +9,7 @@
 #![expect(clippy::print_stdout, reason = "a bench prints its table")]
 
 use std::collections::BTreeMap;
+use std::io::Write as _;
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
@@ -59,7 +60,7 @@ const NOTHING: &str = "nothing";
 const READ: &str = "read";
 
 /// What is measured: its name, its unit, and the exponent that it should have; none where nobody has said one.
-const LINES: [(&str, &str, Option<f64>); 9] = [
+const LINES: [(&str, &str, Option<f64>); 10] = [
     ("compose all, from git objects", "ms", Some(1.0)),
     ("peak memory of it, ours", "MiB", Some(1.0)),
     ("parse and validate, from memory", "ms", Some(1.0)),
@@ -69,11 +70,11 @@ const LINES: [(&str, &str, Option<f64>); 9] = [
     ("status query: a page and its JSON", "ms", Some(0.0)),
     ("report insert over as many stored", "us", Some(0.0)),
     ("what a pass reads after one report", "ms", Some(0.0)),
+    ("fetch of a commit over as many before", "ms", Some(0.0)),
 ];
 /// How far above its exponent a line may be.
 const FLOOR: f64 = 0.3;
-const NOT_MEASURED: &str = "not measured here: gate evaluation per report whole (its reading is the last line; its deciding \
-                            is in `rollout`), fan-out (`sessions` has the memory of one), fetch over history length";
+const ELSEWHERE: &str = "gate evaluation per report is measured by `rollout`, fan-out by `sessions`";
 
 fn main() -> Result<()> {
     let arguments: Vec<String> = std::env::args().collect();
@@ -113,7 +114,7 @@ fn main() -> Result<()> {
             format!("{name}, {unit}")
         );
     }
-    println!("{NOT_MEASURED}");
+    println!("{ELSEWHERE}");
     instructions()
 }
 
@@ -201,6 +202,7 @@ fn measure(nodes: usize) -> Result<[f64; LINES.len()]> {
         asking.ms(50),
         insert_us,
         snapshot_ms,
+        fetched_ms(folder.path(), nodes)?,
     ])
 }
 
@@ -245,6 +247,57 @@ impl Ground {
         ensure!(output.status.success(), "{errors}");
         Ok((String::from_utf8(output.stdout)?, errors))
     }
+}
+
+/// What fetching one commit costs that comes after so many others, in milliseconds.
+fn fetched_ms(folder: &Path, commits: usize) -> Result<f64> {
+    let repo = folder.join("long.git");
+    let path = repo.to_str().context("a path in UTF-8")?;
+    git(&["init", "--quiet", "--bare", "--initial-branch=main", path], "")?;
+    let add = |from: usize, to: usize| {
+        let mut stream = String::new();
+        for n in from..to {
+            let after = if n == 0 { "" } else { "from refs/heads/main^0\n" };
+            let after = if n == from { after } else { "" };
+            stream.push_str(&format!(
+                "commit refs/heads/main\ncommitter Dana <dana@example.org> {} +0000\ndata 6\nchange\n{after}\
+                 M 100644 inline file-{}\ndata <<END\n{n}\nEND\n\n",
+                1_700_000_000 + n,
+                n % 100
+            ));
+        }
+        git(&["-C", path, "fast-import", "--quiet"], &stream)
+    };
+    add(0, commits)?;
+    let mut mirror = Mirror::open(&folder.join("of-long"), remote(&repo)?)?;
+    mirror.fetch()?;
+    let mut times = Times::default();
+    for round in 0..=ROUNDS * 4 {
+        add(commits + round, commits + round + 1)?;
+        let since = Instant::now();
+        let fetched = mirror.fetch()?;
+        let took = since.elapsed();
+        ensure!(fetched.head.is_some(), "the branch is gone");
+        if round > 0 {
+            times.add(took);
+        }
+    }
+    Ok(times.ms(50))
+}
+
+/// Runs git with something on its standard input.
+fn git(arguments: &[&str], input: &str) -> Result<()> {
+    let mut child = Command::new("git")
+        .args(arguments)
+        .stdin(std::process::Stdio::piped())
+        .spawn()?;
+    child
+        .stdin
+        .take()
+        .context("its input")?
+        .write_all(input.as_bytes())?;
+    ensure!(child.wait()?.success(), "git {arguments:?}");
+    Ok(())
 }
 
 fn remote(folder: &Path) -> Result<Remote> {

@@ -7,6 +7,9 @@
 //! no session and no network takes part: what is measured is deciding, signing, storing, reading the orders for the machines,
 //! and beside it the simulated machines. All of it happens one after the other, so that the processor's time of the whole
 //! process over a part is that part's.
+//!
+//! Then metric 14's "gate evaluation per report": in the middle of a walk whose stage looks at every machine, one machine comes back
+//! and reports, [`REPORTS`] times, each time alone. The passes that follow of it are all that is counted.
 
 #![expect(clippy::print_stdout, reason = "a bench prints its table")]
 
@@ -19,6 +22,8 @@ use scenarios::measure::{exponent, load};
 
 const ROUNDS: usize = 3;
 const SIZES: [usize; 3] = [100, 1_000, 10_000];
+/// So often a machine comes back with a report that is alone.
+const REPORTS: usize = 20;
 
 /// A plan of a canary and three waves; the fleet is at rest under it.
 fn at_rest(nodes: usize) -> String {
@@ -68,6 +73,22 @@ fn played(runtime: &tokio::runtime::Runtime, script: &str) -> Result<(Cost, Stri
         parts: parts.map(|part| part.as_secs_f64()),
     };
     Ok((cost, String::from_utf8(out)?))
+}
+
+/// What the passes after one report cost in the middle of a walk, in seconds.
+fn one_report(runtime: &tokio::runtime::Runtime, nodes: usize) -> Result<f64> {
+    let looks = "healthy = { times = 1000, every_secs = 3600, within_secs = 86400 }";
+    let walking = format!(
+        "fleet of {nodes} machines\n\
+         merge plan: one stage\n  write plans/default.toml covers = [\"*\"]\n\n[[stage]]\nname = \"all\"\nrest = true\n{looks}\n\
+         advance 5m\nmerge web: two\n  write modules/web/files/page two\nadvance 5m\n"
+    );
+    let back = "cut-link n7\nlink n7\n".repeat(REPORTS);
+    let (before, _) = played(runtime, &walking)?;
+    let (after, said) = played(runtime, &format!("{walking}{back}show delivery 3\n"))?;
+    ensure!(said.contains(&format!("all: {nodes} open")), "{said}");
+    let spent = after.less(before).parts[0];
+    Ok(spent / f64::from(u32::try_from(REPORTS)?))
 }
 
 /// Seconds of the processor that this process has had.
@@ -129,5 +150,17 @@ fn main() -> Result<()> {
         "exponent of the reconciler's {:.3}; floor 60 s and 2,000 us a node at 10,000, goal 4 s and 200 us",
         exponent(&points)
     );
+    println!("gate evaluation: the passes after one report that comes alone in mid-walk, CPU");
+    let mut points = Vec::new();
+    for nodes in SIZES {
+        let mut costs = (0..ROUNDS)
+            .map(|_| one_report(&runtime, nodes))
+            .collect::<Result<Vec<f64>>>()?;
+        costs.sort_by(f64::total_cmp);
+        let cost = costs[costs.len() / 2];
+        points.push((f64::from(u32::try_from(nodes)?), cost));
+        println!("{nodes:>8} {:>10.0} us", cost * 1e6);
+    }
+    println!("exponent {:.3}; floor 0.3, goal 0.1", exponent(&points));
     Ok(())
 }

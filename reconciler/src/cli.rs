@@ -80,9 +80,9 @@ pub enum Command {
     Deliveries(deliveries::Args),
     /// Keep every new delivery of the fleet from beginning, or let them again.
     Freeze(freeze::Args),
-    /// What a node or a delivery waits for, by which rule, until when, and what would change it.
+    /// What a node, a delivery, a rollout or a rotation waits for, by which rule, until when, and what would change it.
     Why {
-        /// A node's name, or a commit.
+        /// A node's name, a commit, a rollout's id or the number of its first epoch, or the name of a rotation.
         which: String,
     },
     /// The fleet and its machines.

@@ -3,6 +3,7 @@
 pub mod activation;
 pub mod admission;
 pub mod age_file;
+pub mod announce;
 pub mod artifacts;
 pub mod clock;
 pub mod desk;

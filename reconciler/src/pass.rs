@@ -151,6 +151,7 @@ impl<R: FleetRepo, L: Links> Engine<R, L> {
         match result {
             Ok(next) => {
                 self.health.clear("pass");
+                self.repository.stored();
                 next
             }
             Err(error) => {

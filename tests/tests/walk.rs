@@ -47,6 +47,98 @@ fn a_merged_change_proves_itself_on_the_canary_before_the_rest_hears_of_it() -> 
     Ok(())
 }
 
+// holds: DL-1, DL-16
+#[test]
+fn who_announces_a_commit_hears_what_it_became_and_what_is_on_no_branch_is_none() -> Result<()> {
+    let mut world = World::with_three_hosts("announced")?;
+    world.kill_reconciler()?;
+    // Nobody tells it of a push, and it looks by itself tomorrow.
+    world.configure_forge("poll_secs", 86_400)?;
+    world.serve()?;
+    world.poll("the look of the start is over", |w| {
+        let said = w.meshplan_json(&["deliveries", "announce"])?;
+        Ok(said["answer"]
+            .as_str()
+            .is_some_and(|a| a.starts_with("nothing new: main of ")))
+    })?;
+    let count = |w: &World| -> Result<usize> {
+        let all = w.meshplan_json(&["deliveries", "list"])?;
+        Ok(all.as_array().map_or(0, Vec::len))
+    };
+    let before = count(&world)?;
+
+    world.git(&["switch", "--quiet", "--create", "side"])?;
+    world.write("README.md", "beside\n")?;
+    let side = world.commit("beside")?;
+    world.git(&["push", "--quiet", "origin", "side"])?;
+    let said = world.meshplan(&["deliveries", "announce", &side])?;
+    ensure!(
+        said.code == Some(1) && said.err.contains("is on no branch whose merges are orders"),
+        "{said:?}"
+    );
+    ensure!(
+        count(&world)? == before,
+        "a commit of a side branch became a delivery"
+    );
+
+    world.git(&["switch", "--quiet", "main"])?;
+    world.git(&["merge", "--quiet", "--no-ff", "--message", "merge side", "side"])?;
+    let merged = world.merge(PAGE.source, SECOND)?;
+    ensure!(count(&world)? == before, "somebody told it of the push");
+    let said = world.meshplan_json(&["deliveries", "announce", &merged])?;
+    let named = &said["deliveries"][0];
+    ensure!(
+        named["commit"] == *merged && said["deliveries"][1].is_null(),
+        "{said:#}"
+    );
+    ensure!(
+        said["answer"]
+            .as_str()
+            .is_some_and(|a| a.contains(&merged[..12]) && !a.contains("known already")),
+        "{said:#}"
+    );
+    // The merge and the commit after it came together: two orders, and never more.
+    let after = count(&world)?;
+    ensure!(after == before + 2, "{after} deliveries, and {before} before");
+    let again = world.meshplan(&["deliveries", "announce", &merged[..12]])?;
+    ensure!(again.out.starts_with("known already: "), "{again:?}");
+    let within = world.meshplan(&["deliveries", "announce", &side])?;
+    ensure!(
+        within.code == Some(1) && within.err.contains("is in the history of main"),
+        "{within:?}"
+    );
+    let nonsense = world.meshplan(&["deliveries", "announce", "the newest"])?;
+    ensure!(nonsense.code == Some(2), "{nonsense:?}");
+    ensure!(
+        count(&world)? == after,
+        "an announced commit became another delivery"
+    );
+    world.wait_for(&merged, "delivered")?;
+
+    // A rollout answers by the number of its first epoch, a rotation by its name.
+    let rollout = world.meshplan_json(&["why", "1"])?;
+    let waits = rollout["waits_for"].as_str().unwrap_or_default();
+    ensure!(
+        waits.starts_with("nothing: the rollout ") && waits.contains("began with epoch 1 is complete"),
+        "{rollout:#}"
+    );
+    let rotation = "[[rotations]]\nid = \"rot-1\"\nkind = \"reconciler_transport\"\npublish_at = 1996000000\n\
+                    activate_at = 1996003600\nretire_at = 0\n";
+    let commit = world.merge("rotations.toml", rotation)?;
+    let said = world.meshplan_json(&["deliveries", "announce", &commit])?;
+    ensure!(said["deliveries"][0]["state"] == "failed", "{said:#}");
+    let why = world.meshplan_json(&["why", "rot-1"])?;
+    ensure!(
+        why["waits_for"]
+            .as_str()
+            .is_some_and(|w| w.contains("`rot-1` is checked, and not walked")),
+        "{why:#}"
+    );
+    let unknown = world.meshplan(&["why", "rot-2"])?;
+    ensure!(unknown.code == Some(1), "{unknown:?}");
+    Ok(())
+}
+
 // holds: DL-2
 #[test]
 fn what_waits_and_is_not_on_the_branch_any_more_is_withdrawn() -> Result<()> {

@@ -1,4 +1,4 @@
-//! `meshplan deliveries list|show|why|go|hold|stop|withdraw|retry` (DL-4, DL-12, DL-16).
+//! `meshplan deliveries list|show|why|announce|go|hold|stop|withdraw|retry` (DL-1, DL-4, DL-12, DL-16).
 
 use std::io::Write;
 use std::path::Path;
@@ -25,6 +25,12 @@ pub enum Args {
     Why {
         /// Which.
         commit: String,
+    },
+    /// Look at the repository now, and say what became known of it. With COMMIT: what became of that one; an error where it
+    /// is on no branch whose merges are orders.
+    Announce {
+        /// Which.
+        commit: Option<String>,
     },
     /// Let a held delivery go on.
     Go {
@@ -82,6 +88,10 @@ pub async fn run(args: &Args, config: &Path, json: bool, out: &mut dyn Write) ->
                 .await?;
             explain(&why, json, out)
         }
+        Args::Announce { commit } => {
+            let answer: Value = client.post("/api/announce", &json!({ "commit": commit })).await?;
+            answered(&answer, json, out)
+        }
         Args::Go { commit, again, why } => {
             say(
                 &client,
@@ -100,7 +110,7 @@ pub async fn run(args: &Args, config: &Path, json: bool, out: &mut dyn Write) ->
     }
 }
 
-/// `meshplan why NODE|COMMIT`.
+/// `meshplan why NODE|COMMIT|ROLLOUT|ROTATION`.
 ///
 /// # Errors
 /// The reconciler cannot be reached, or knows neither node nor delivery of that name.

@@ -17,6 +17,7 @@ use super::exit::Exit;
 use crate::config::Config;
 use crate::edge::activation::{self, Waker};
 use crate::edge::admission::{ADMISSION, Admissions};
+use crate::edge::announce::Watched;
 use crate::edge::artifacts::ArtifactStore;
 use crate::edge::clock::Clock;
 use crate::edge::desk::StoreDesk;
@@ -180,6 +181,11 @@ pub async fn serve(config: &Config, stop: CancellationToken) -> anyhow::Result<(
         clock,
         fleet: config.fleet.to_string(),
         branch: config.branch.clone(),
+        watched: Watched {
+            branches: watched(config, components.keys()),
+            look_now: look_now.clone(),
+            mirror: Arc::clone(&mirror),
+        },
         stop: doors.clone(),
     };
 
@@ -327,6 +333,15 @@ pub(super) fn components(config: &Config) -> anyhow::Result<BTreeMap<Branch, Rem
         all.insert(of, remote);
     }
     Ok(all)
+}
+
+/// The branches whose merges are orders: the fleet's, then those of components.
+fn watched<'c>(config: &Config, components: impl Iterator<Item = &'c Branch>) -> Vec<Branch> {
+    let fleet = Branch {
+        repo: config.forge.repo.clone(),
+        branch: config.branch.clone(),
+    };
+    std::iter::once(fleet).chain(components.cloned()).collect()
 }
 
 /// The credentials for a repository, where the configuration names a file.

@@ -3,7 +3,7 @@
 //! Reads are served on loopback; words that change something only over the unix socket in the state folder, which
 //! the file system guards. Both answer JSON; an error is `{"error": sentence}` with a status that says whose fault.
 
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 
 use axum::extract::{ConnectInfo, Path, Request, State};
 use axum::http::{HeaderMap, StatusCode, header};
@@ -19,15 +19,17 @@ use uuid::Uuid;
 
 use super::activation::Waker;
 use super::admission::{AdmissionError, Admissions, NewInvite};
+use super::announce::{Watched, announce};
 use super::clock::Clock;
 use super::health::{Health, RECOVERING};
 use super::mesh::Mesh;
 use super::roll_call::Kept;
 use super::rollout_api;
+use super::rollouts::Asking;
 use super::status_page;
 use super::store::people::FindError;
 use super::store::{Store, StoreError};
-use crate::pure::decide::why;
+use crate::pure::decide::why::{self, rotations};
 use crate::pure::delivery::Delivery;
 use crate::pure::page::{self, DeliveryView, StatusView};
 use crate::pure::roll_call::{Page, RollCall, Which};
@@ -59,6 +61,8 @@ pub struct Counter {
     pub fleet: String,
     /// The branch whose merges are orders.
     pub branch: String,
+    /// That branch and those of components.
+    pub watched: Watched,
     /// Ends what would be followed for ever.
     pub stop: CancellationToken,
 }
@@ -161,6 +165,7 @@ pub fn reads(counter: Counter) -> Router {
 pub fn words(counter: Counter) -> Router {
     Router::new()
         .route("/api/deliveries/{which}/{verb}", post(word))
+        .route("/api/announce", post(announce))
         .route("/api/freeze", post(freeze))
         .route("/api/recover", post(recover))
         .route("/api/invites", post(invite))
@@ -205,9 +210,11 @@ fn proxied(headers: &HeaderMap) -> bool {
 async fn newest(counter: &Counter) -> Result<Vec<DeliveryView>, StoreError> {
     let heard = counter.store.nodes().await?;
     let mut views = Vec::new();
+    let open = counter.store.snapshot().await?.deliveries;
     for delivery in counter.store.deliveries(LISTED).await? {
         let transitions = counter.store.transitions_of(&delivery.commit).await?;
-        views.push(page::delivery(&delivery, &transitions, &heard));
+        let why = answer(counter, &delivery, &open);
+        views.push(page::delivery(&delivery, &transitions, &heard).answering(why));
     }
     Ok(views)
 }
@@ -247,7 +254,18 @@ async fn seen(counter: &Counter, delivery: &Delivery) -> Result<DeliveryView, St
     } else {
         Arc::default()
     };
-    Ok(page::delivery(delivery, &transitions, &heard))
+    let why = if delivery.state.is_final() {
+        None
+    } else {
+        answer(counter, delivery, &counter.store.snapshot().await?.deliveries)
+    };
+    Ok(page::delivery(delivery, &transitions, &heard).answering(why))
+}
+
+/// What a delivery waits for; none of one that is over.
+fn answer(counter: &Counter, delivery: &Delivery, open: &why::Open) -> Option<why::Why> {
+    let waits = !delivery.state.is_final();
+    waits.then(|| unless_recovering(counter, why::why(delivery, open, counter.clock.now())))
 }
 
 async fn home(State(counter): State<Counter>) -> Result<Response, No> {
@@ -272,38 +290,76 @@ async fn delivery(
 
 async fn explain(State(counter): State<Counter>, Path(which): Path<String>) -> Result<Json<why::Why>, No> {
     let delivery = counter.store.find_delivery(&which).await?;
-    let snapshot = counter.store.snapshot().await?;
-    let in_the_way = snapshot
-        .deliveries
-        .values()
-        .find(|d| d.commit != delivery.commit && d.has_begun() && !d.state.is_final());
-    let why = why::why(&delivery, in_the_way, counter.clock.now());
+    let open = counter.store.snapshot().await?.deliveries;
+    let why = why::why(&delivery, &open, counter.clock.now());
     if delivery.state.is_final() {
         return Ok(Json(why));
     }
     Ok(Json(unless_recovering(&counter, why)))
 }
 
-/// Of a node by its name, else of a delivery.
+/// Of a node by its name, else of a delivery, else of a rollout by the number of its first epoch, else of a rotation.
 async fn explain_any(
     State(counter): State<Counter>,
     Path(which): Path<String>,
 ) -> Result<Json<why::Why>, No> {
     let found = counter.ask(|roll, heard| roll.find(&which, heard)).await?;
-    let Some(node) = found else {
-        return explain(State(counter), Path(which)).await;
+    if let Some(node) = found {
+        let open = counter.store.snapshot().await?.deliveries;
+        let why = why::why_node(&node, &open, counter.clock.now());
+        return Ok(Json(unless_recovering(&counter, why)));
+    }
+    match explain(State(counter.clone()), Path(which.clone())).await {
+        Err(No(StatusCode::NOT_FOUND, said)) => match explain_rollout(&counter, &which).await? {
+            Some(why) => Ok(Json(why)),
+            None => match explain_rotation(&counter, &which).await? {
+                Some(why) => Ok(Json(why)),
+                None => Err(No(StatusCode::NOT_FOUND, said)),
+            },
+        },
+        explained => explained,
+    }
+}
+
+/// Of a rollout by its id, or by the number of its first epoch; none where there is no such rollout.
+async fn explain_rollout(counter: &Counter, which: &str) -> Result<Option<why::Why>, No> {
+    let Some(row) = counter.store.find_rollout(which).await? else {
+        return Ok(None);
     };
-    let snapshot = counter.store.snapshot().await?;
-    let walking = snapshot
-        .deliveries
-        .values()
-        .find(|d| d.walk.is_some() && !d.state.is_final());
-    let owing = snapshot
-        .deliveries
-        .values()
-        .find(|d| d.is_followed_by(&node.name));
-    let why = why::why_node(&node, walking, owing, counter.clock.now());
-    Ok(Json(unless_recovering(&counter, why)))
+    let asking = Asking {
+        store: &counter.store,
+        health: &counter.health,
+        now: counter.clock.now(),
+    };
+    let Some((rollout, _)) = asking.of(&row).await? else {
+        return Ok(None);
+    };
+    let delivery = counter.store.delivery(&row.commit).await?;
+    let open = counter.store.snapshot().await?.deliveries;
+    let why = why::why_rollout(&rollout, delivery.as_ref(), &open);
+    Ok(Some(if rollout.phase.is_over() {
+        why
+    } else {
+        unless_recovering(counter, why)
+    }))
+}
+
+/// Of a rotation in the tree of the newest commit; none where that has none of this name.
+async fn explain_rotation(counter: &Counter, which: &str) -> Result<Option<why::Why>, No> {
+    let Some(newest) = counter.store.deliveries(1).await?.pop() else {
+        return Ok(None);
+    };
+    let mirror = Arc::clone(&counter.watched.mirror);
+    let commit = newest.parts().fleet;
+    let read = tokio::task::spawn_blocking(move || {
+        let mirror = mirror.lock().unwrap_or_else(PoisonError::into_inner);
+        mirror.file(&commit, rotations::FILE)
+    });
+    let text = match read.await {
+        Ok(read) => read.map_err(|error| No(StatusCode::SERVICE_UNAVAILABLE, error.to_string()))?,
+        Err(_) => None,
+    };
+    Ok(text.and_then(|text| rotations::why_rotation(which, text.into(), &newest, counter.clock.now())))
 }
 
 /// After the database was lost everything waits for one thing.

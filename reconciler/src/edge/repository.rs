@@ -3,7 +3,6 @@
 //! The mirror is used on blocking threads, one at a time; composed trees are kept while a delivery needs them.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use jiff::{SignedDuration, Timestamp};
@@ -25,8 +24,10 @@ use crate::pure::parts::{Branch, Left, Parts};
 use crate::pure::secrets::{OpensSecrets, Unopened};
 use crate::pure::signatures::Brought;
 
+mod look_now;
 mod looks;
 
+pub use look_now::LookNow;
 pub use looks::shown;
 pub(in crate::edge) use looks::waiting;
 use looks::{Cursors, Looking};
@@ -79,26 +80,6 @@ fn holds(made: &Made, tree: &Tree, of: &Made) -> bool {
     made.parts == of.parts && same_way
 }
 
-/// Says that the remote is worth a look now: we ourselves have pushed to its branch, or somebody asks again. Never data.
-#[derive(Debug, Clone, Default)]
-pub struct LookNow(Arc<AtomicBool>);
-
-impl LookNow {
-    /// The next pass looks.
-    pub fn say(&self) {
-        self.0.store(true, Ordering::Release);
-    }
-
-    fn is_said(&self) -> bool {
-        self.0.load(Ordering::Acquire)
-    }
-
-    /// Whether it was said since the last time.
-    pub(super) fn take(&self) -> bool {
-        self.0.swap(false, Ordering::AcqRel)
-    }
-}
-
 /// The fleet repo as a pass needs it: the forge's seam, real or simulated.
 pub trait FleetRepo: Send {
     /// Takes what a look has brought, and begins one when it is due.
@@ -113,7 +94,9 @@ pub trait FleetRepo: Send {
         now: Timestamp,
     ) -> impl Future<Output = Result<News, StoreError>> + Send;
     /// What a look had brought may be lost: the next pass looks again.
-    fn look_again(&self);
+    fn look_again(&mut self);
+    /// What a look had brought is stored, and decided as far as it can be.
+    fn stored(&mut self);
     /// When the remote is looked at next.
     fn next_look(&self) -> Option<Timestamp>;
     /// Blocks wait to be written into notes.
@@ -163,6 +146,8 @@ pub struct Repository {
     wake: Waker,
     look_now: LookNow,
     looking: Option<Looking>,
+    /// The number of a look that went well, while what it brought is not stored.
+    looked: Option<u64>,
     failed: bool,
 }
 
@@ -201,6 +186,7 @@ impl Repository {
             wake,
             look_now: LookNow::default(),
             looking: None,
+            looked: None,
             failed: false,
         }
     }
@@ -264,6 +250,7 @@ impl FleetRepo for Repository {
         };
         if self.looking.is_none() && wanted {
             self.look_now.take();
+            self.look_now.begin();
             let mut cursors = Cursors {
                 fleet: store.cursor(&self.name, &self.branch).await?,
                 ..Cursors::default()
@@ -278,8 +265,15 @@ impl FleetRepo for Repository {
         Ok(news)
     }
 
-    fn look_again(&self) {
+    fn look_again(&mut self) {
+        self.looked = None;
         self.look_now.say();
+    }
+
+    fn stored(&mut self) {
+        if let Some(number) = self.looked.take() {
+            self.look_now.stored(number);
+        }
     }
 
     /// When the remote is looked at next.

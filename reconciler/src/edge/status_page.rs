@@ -58,6 +58,7 @@ pub async fn css() -> Response {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::pure::decide::why::Why;
     use crate::pure::page::DeliveryView;
     use crate::pure::roll_call::Page;
     use meshplan_schemas::lifecycle::delivery::State;
@@ -84,6 +85,14 @@ mod tests {
             abort_cause: None,
             outstanding: vec![],
             story: vec![],
+            why: Some(Why {
+                waits_for: "a person: <b>said so</b>".into(),
+                rule: "plans/web.toml:3, approvals = 2 (approvals)".into(),
+                next: "a go begins it".into(),
+                deadline: Some(jiff::Timestamp::UNIX_EPOCH),
+                command: Some("meshplan deliveries go 0123".into()),
+                as_of: jiff::Timestamp::UNIX_EPOCH,
+            }),
         };
         let status = StatusView {
             fleet: "demo".into(),
@@ -101,5 +110,14 @@ mod tests {
             "{page}"
         );
         assert!(page.contains(">1970-01-01 00:00:00 UTC<"), "{page}");
+        // holds: DL-16
+        for said in [
+            "waits for a person: &lt;b&gt;said so",
+            "plans&#x2f;web.toml:3, approvals = 2 (approvals)",
+            "next: a go begins it, by 1970-01-01 00:00:00 UTC",
+            "<code>meshplan deliveries go 0123</code>",
+        ] {
+            assert!(page.contains(said), "no {said} in {page}");
+        }
     }
 }

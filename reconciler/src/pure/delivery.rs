@@ -13,7 +13,7 @@ use meshplan_schemas::document::plan::{Amount, Budget, Select};
 use meshplan_schemas::document::texts::SecretName;
 use meshplan_schemas::epoch::Targeting;
 use meshplan_schemas::fleet_list::UpdateClass;
-use meshplan_schemas::ident::{CommitId, DeliveryName, ModuleName, NodeId, NodeName, PlanName, ResourceName};
+use meshplan_schemas::ident::{CommitId, DeliveryName, NodeId, NodeName, PlanName, ResourceName};
 use meshplan_schemas::lifecycle::delivery::{Code, InvalidTransition, State, check};
 use meshplan_schemas::maintenance::Window;
 use serde::{Deserialize, Serialize};
@@ -24,9 +24,13 @@ use super::scope::Scope;
 use super::shared::Shared;
 use super::unpassed::Unpassed;
 
+mod awaits;
 mod left_behind;
+mod spent;
 
+pub use awaits::Awaits;
 pub use left_behind::{Follows, LeftBehind};
+pub use spent::SpentValue;
 
 /// A delivery as it is stored.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -59,6 +63,9 @@ pub struct Delivery {
     pub since: Timestamp,
     /// In a sentence.
     pub reason: String,
+    /// What it waits for before it begins, as it was last judged.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub awaits: Option<Awaits>,
     /// How many transitions it has had.
     pub transitions: u32,
     /// What it changes; empty until it is diffed.
@@ -208,6 +215,9 @@ pub struct Walk {
     /// Windows outside of which no stage opens: those of the plan before and after (DL-15, DL-17).
     #[serde(default)]
     pub windows: Vec<Window>,
+    /// Where a plan says so, with the line.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub windows_at: String,
     /// Machines that are not awaited: absent at the start, and the plan or a person says so (DL-19).
     #[serde(default)]
     pub excused: BTreeSet<NodeId>,
@@ -238,34 +248,6 @@ pub struct Walk {
     /// After the roll-back's deadline: machines that do not have the former content yet.
     #[serde(default)]
     pub outstanding: Vec<NodeName>,
-}
-
-/// Former content that needs a retired value, and stays away for it.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct SpentValue {
-    /// Why the value is spent, in the words of the tree.
-    pub why: String,
-    /// By module the machines that keep what they have.
-    pub kept: BTreeMap<ModuleName, BTreeSet<NodeId>>,
-}
-
-impl Walk {
-    /// The highest sequence that takes a machine back, 0 without one.
-    #[must_use]
-    pub fn return_sequence(&self) -> u64 {
-        let returns = self.reached.values().map(|reached| reached.return_sequence);
-        returns.max().unwrap_or(0)
-    }
-
-    /// The secret for whose retired value a module is not restored on a machine; none as a rule.
-    #[must_use]
-    pub fn spent_on(&self, module: &ModuleName, node: NodeId) -> Option<&SecretName> {
-        let keeps = |spent: &SpentValue| spent.kept.get(module).is_some_and(|nodes| nodes.contains(&node));
-        self.spent
-            .iter()
-            .find(|(_, spent)| keeps(spent))
-            .map(|(name, _)| name)
-    }
 }
 
 /// A leg that was taken back while the others went on (DL-3).
@@ -360,6 +342,8 @@ pub struct StageRun {
 pub struct Shut {
     /// Whose, in words.
     pub whose: String,
+    /// The plan's; else the machines' own.
+    pub of_plan: bool,
     /// When the first of them opens.
     pub opens: Timestamp,
     /// For the machines' own it waits until then at the latest; none where none of them was shut.
@@ -491,6 +475,7 @@ impl Delivery {
             code: Code::Announced,
             since,
             reason: String::new(),
+            awaits: None,
             transitions: 0,
             legs: Vec::new(),
             skipped: BTreeMap::new(),
@@ -546,6 +531,13 @@ impl Delivery {
         matches!(self.state, State::Proposed | State::Held) && !self.has_begun()
     }
 
+    /// Whether it has begun and is not over.
+    #[must_use]
+    pub fn walks(&self) -> bool {
+        matches!(self.state, State::Delivering | State::RollingBack)
+            || (self.state == State::Held && self.has_begun())
+    }
+
     /// Moves to `to`, when the table has it, and gives the transition for record and note.
     ///
     /// # Errors
@@ -571,6 +563,7 @@ impl Delivery {
             facts: Vec::new(),
         };
         self.transitions += 1;
+        self.awaits = None;
         (self.state, self.code, self.since, self.reason) = (to, code, now, reason);
         Ok(transition)
     }

@@ -13,6 +13,7 @@ use super::compose::ComposedNode;
 use super::decide::classes;
 use super::decide::look::{self, Seen};
 use super::decide::walk::{follows, not_confirmed, standing, summary};
+use super::decide::why::Why;
 use super::delivery::{Delivery, LeftBehind, MachineRun, Transition, Walk};
 use super::note::{trailer_line, transition_line};
 use super::roll_call::{Page, Standing};
@@ -84,6 +85,17 @@ pub struct DeliveryView {
     pub outstanding: Vec<String>,
     /// The story: each transition as the note keeps it, without the chain.
     pub story: Vec<String>,
+    /// What it waits for, where it is not over (DL-16).
+    #[serde(default)]
+    pub why: Option<Why>,
+}
+
+impl DeliveryView {
+    /// With what it waits for.
+    #[must_use]
+    pub fn answering(self, why: Option<Why>) -> Self {
+        Self { why, ..self }
+    }
 }
 
 /// One stage.
@@ -297,6 +309,7 @@ pub fn delivery(delivery: &Delivery, transitions: &[Transition], heard: &Nodes) 
             .map(ToString::to_string)
             .collect(),
         story: transitions.iter().map(story_of).collect(),
+        why: None,
     }
 }
 

@@ -337,7 +337,9 @@ impl FleetRepo for Repo {
         })
     }
 
-    fn look_again(&self) {}
+    fn look_again(&mut self) {}
+
+    fn stored(&mut self) {}
 
     /// Simulated commits are not signed.
     async fn brought(&mut self, _base: &Made, of: &Made, _health: &Health) -> Option<Vec<Brought>> {

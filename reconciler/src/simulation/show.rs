@@ -13,7 +13,6 @@ use crate::pure::decide::why::{Why, why as why_delivery, why_node};
 use crate::pure::delivery::{Delivery, Transition};
 use crate::pure::page;
 use crate::pure::rollout::{Rollout, status};
-use meshplan_schemas::lifecycle::delivery::State;
 
 /// More machines than this are counted, not listed.
 const LISTED: usize = 30;
@@ -142,14 +141,13 @@ fn nothing() -> Vec<String> {
 }
 
 pub(super) async fn why(world: &World, which: &str) -> Result<Vec<String>, Trouble> {
-    let deliveries = world.store()?.deliveries(50).await?;
-    let walking = deliveries
-        .iter()
-        .find(|d| matches!(d.state, State::Delivering | State::RollingBack));
+    let open = world.store()?.snapshot().await?.deliveries;
     if let Ok(number) = which.parse() {
         let found = delivery(world, number).await?;
-        let other = walking.filter(|d| d.commit != found.commit);
-        let why = why_delivery(&found, other, world.now());
+        let why = why_delivery(&found, &open, world.now());
+        if found.state.is_final() {
+            return Ok(answer(&why));
+        }
         return Ok(answer(&meanwhile(world, why)));
     }
     let Some(roster) = world.health.roster() else {
@@ -161,8 +159,7 @@ pub(super) async fn why(world: &World, which: &str) -> Result<Vec<String>, Troub
     let node = (roster.nodes.values()).find(|node| node.name.as_str() == which);
     let node = node.ok_or_else(|| Trouble::Step(format!("there is no machine {which}")))?;
     let node = page::node(node, heard.get(&node.id), connected.contains(&node.id));
-    let owing = deliveries.iter().find(|d| d.is_followed_by(which));
-    let why = why_node(&node, walking, owing, world.now());
+    let why = why_node(&node, &open, world.now());
     Ok(answer(&meanwhile(world, why)))
 }
 

@@ -34,6 +34,7 @@ fn signing(world: &World, kind: &str) -> CommitSigners {
     CommitSigners {
         asks: SignedCommits::Every,
         signers,
+        line: 1,
     }
 }
 

@@ -87,6 +87,9 @@ pub struct CommitSigners {
     pub asks: SignedCommits,
     /// Who may sign.
     pub signers: Vec<Signer>,
+    /// The line of `signed_commits` in fleet.toml, from 1. A place, no content.
+    #[serde(skip)]
+    pub line: u32,
 }
 
 /// `[config_mgmt]`, with its defaults (FR-16).

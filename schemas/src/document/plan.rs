@@ -1,5 +1,6 @@
 //! `plans/<plan>.toml`: how a delivery walks the machines (page 03).
 
+use std::collections::BTreeMap;
 use std::str::FromStr;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
@@ -51,6 +52,28 @@ pub struct PlanDoc {
     pub window: Option<Window>,
     /// The stages, at least one.
     pub stages: Vec<StageDoc>,
+    /// Where its rules stand in its file.
+    #[serde(skip)]
+    pub places: Places,
+}
+
+/// On which line of a plan's file each key stands that holds deliveries, from 1; a key that is left out has none. Places, no
+/// content: they change no digest, and plans that differ in them alone are equal.
+#[derive(Debug, Clone, Default, Eq)]
+pub struct Places(pub BTreeMap<&'static str, u32>);
+
+impl Places {
+    /// The line of a key, where the file has it.
+    #[must_use]
+    pub fn line(&self, key: &str) -> Option<u32> {
+        self.0.get(key).copied()
+    }
+}
+
+impl PartialEq for Places {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
 }
 
 fn held() -> Rewritten {
@@ -253,13 +276,13 @@ table! {
     /// covers.
     "covers" covers: Vec<At<Covers>>,
     /// The verdict it wants first: `own`, `none`, or the names of statuses on the head.
-    "check" check: Check = Check::Own,
+    "check" check: At<Check> = At { value: Check::Own, span: 0..0 },
     /// Forge reviews wanted beside it.
-    "approvals" approvals: Int<0, 100> = Int(0),
+    "approvals" approvals: At<Int<0, 100>> = At { value: Int(0), span: 0..0 },
     /// Who may say go, as `alice` or `team:ops`; empty: whoever may write on the forge.
     "actors" actors: Vec<At<Actor>>,
     /// What required machines that were not heard from do to the start.
-    "absent" absent: Absent = Absent::Hold,
+    "absent" absent: At<Absent> = At { value: Absent::Hold, span: 0..0 },
     /// Whether the legs of one commit share their fate.
     "legs" legs: Legs = Legs::Together,
     /// What becomes of the first stages where none of their machines is changed: another goes first, or the delivery is

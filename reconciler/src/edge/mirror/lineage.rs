@@ -89,6 +89,13 @@ impl Mirror {
         Ok(out)
     }
 
+    /// The commit that goes by these hexadecimal digits; none where none does, or several do.
+    #[must_use]
+    pub fn named(&self, digits: &str) -> Option<CommitId> {
+        let found = self.repo.find_commit_by_prefix(digits).ok()?;
+        Some(commit_id(found.id()))
+    }
+
     /// What git knows of these commits; those that are not here are left out.
     ///
     /// # Errors

@@ -3,6 +3,7 @@
 //! A tree is somebody's input: how many entries, how deep and how large it is, is bounded before it is believed.
 
 use std::collections::HashMap;
+use std::path::Path;
 use std::sync::Arc;
 
 use git2::{ObjectType, Odb, Oid, Repository, Tree};
@@ -90,6 +91,25 @@ impl From<git2::Error> for Stop {
 }
 
 impl Mirror {
+    /// One file of a commit's tree; none where the commit, or the tree, does not have it.
+    ///
+    /// # Errors
+    /// [`MirrorError::Damaged`].
+    pub fn file(&self, commit: &CommitId, path: &str) -> Result<Option<Vec<u8>>, MirrorError> {
+        let Ok(commit) = self.find(commit) else {
+            return Ok(None);
+        };
+        let read = || {
+            let tree = self.repo.find_commit(commit)?.tree()?;
+            match tree.get_path(Path::new(path)) {
+                Ok(entry) => Ok(Some(self.repo.find_blob(entry.id())?.content().to_vec())),
+                Err(error) if error.code() == git2::ErrorCode::NotFound => Ok(None),
+                Err(error) => Err(error),
+            }
+        };
+        read().map_err(|e: git2::Error| self.damaged(&e))
+    }
+
     /// Everything in a commit's tree, in git's order.
     ///
     /// # Errors

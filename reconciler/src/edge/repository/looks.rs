@@ -130,6 +130,7 @@ impl Repository {
             None => return Ok(self.failed_at(now)),
         };
         self.failed = false;
+        self.looked = Some(self.look_now.begun());
         self.next_look = now.checked_add(self.poll).ok();
         health.clear("repository");
         let fleet = Branch {

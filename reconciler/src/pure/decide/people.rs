@@ -112,6 +112,7 @@ fn obey(draft: &mut Draft<'_>, delivery: &mut Delivery, request: &Request) -> Re
         (Verb::Hold, State::Held) if delivery.walk.is_none() => {
             delivery.person_hold = true;
             (delivery.code, delivery.reason) = (Code::PersonHold, why.clone());
+            delivery.awaits = None;
             draft.remark(delivery, Code::PersonHold, actor, why, Vec::new());
             Ok(format!("{} stays held until a person says go", delivery.name))
         }

@@ -12,7 +12,7 @@ use super::draft::Draft;
 use super::{DecideError, Tree, classes, freeze, orders, people, walk, windows};
 use crate::pure::compose::Composed;
 use crate::pure::compose::former::Former;
-use crate::pure::delivery::Delivery;
+use crate::pure::delivery::{Awaits, Delivery};
 use crate::pure::diff::{self, Beside, Diff};
 use crate::pure::recover::OVERRIDDEN;
 use crate::pure::rollout::words;
@@ -27,6 +27,7 @@ use bounds::own_bounds;
 use checks::Asked;
 pub(super) use checks::have_passed;
 use giving_way::make_way;
+use holds::{Hold, NEXT, behind, unread};
 pub(super) use left_branch::withdraw_left;
 use plan::{gate_facts, new_walk, plan_for};
 use signed::Signed;
@@ -36,13 +37,14 @@ pub(super) use superseding::{leave_debts, weigh};
 mod announce;
 mod approvals;
 mod away;
-mod beside;
+pub(super) mod beside;
 mod bounds;
 mod checks;
 mod closed;
 mod former_checks;
 pub(super) mod former_stages;
 mod giving_way;
+mod holds;
 mod lasting;
 mod left_branch;
 mod left_out;
@@ -77,7 +79,11 @@ pub(super) fn judge(draft: &mut Draft<'_>) -> Result<(), DecideError> {
     }
     let invalid = match draft.known.trees.get(&newest) {
         // Not read yet: the pass that has it decides.
-        None => return Ok(()),
+        None => {
+            delivery.awaits = Some(unread("its tree"));
+            draft.put(delivery);
+            return Ok(());
+        }
         // It is no order and takes nobody's place; the one before it is the newest then.
         Some(Tree::Invalid(findings)) => Some(findings.clone()),
         Some(Tree::Composed(tree)) => closed::refusal(draft, &delivery, tree),
@@ -148,17 +154,21 @@ fn judge_newest(draft: &mut Draft<'_>, delivery: &mut Delivery) -> Result<(), De
     let diff = differ(draft, &tree, previous.as_deref(), delivery)?;
     if diff.unread {
         // The commit in which a module was accepted is not read yet: the pass that has it decides.
+        delivery.awaits = Some(unread("the commit in which a module of it was accepted"));
         return Ok(());
     }
     let signed = signed::signed(draft, delivery);
     if matches!(signed, Signed::Unread) {
+        delivery.awaits = Some(unread("how it is signed"));
         return Ok(());
     }
     take(delivery, &tree, &diff);
     if diff.legs.is_empty() {
         return nothing_to_do(draft, delivery, &tree);
     }
-    if leave_to_others(draft, delivery) && delivery.legs.is_empty() {
+    let carried_by = leave_to_others(draft, delivery);
+    if let Some(other) = carried_by.filter(|_| delivery.legs.is_empty()) {
+        delivery.awaits = Some(behind(other));
         // All that it changes is on its way already: with that walk's end there is nothing left to do, or all of it.
         return Ok(());
     }
@@ -166,6 +176,16 @@ fn judge_newest(draft: &mut Draft<'_>, delivery: &mut Delivery) -> Result<(), De
     let calm = draft.calm_until(tree.fleet.heartbeat_secs);
     if draft.now() < calm && changes_somebody_heard(draft, delivery) {
         draft.due(calm);
+        if delivery.state == State::Proposed {
+            delivery.awaits = Some(Awaits {
+                on: "the first two report intervals after the reconciler's start: its machines are on their way back"
+                    .to_owned(),
+                rule: "fleet.toml, heartbeat_secs: nobody is called absent before (RO-8)".to_owned(),
+                next: NEXT.to_owned(),
+                until: Some(calm),
+                ..Awaits::default()
+            });
+        }
         return Ok(());
     }
     let plan = plan_for(&tree, delivery.component(), &delivery.legs);
@@ -176,26 +196,42 @@ fn judge_newest(draft: &mut Draft<'_>, delivery: &mut Delivery) -> Result<(), De
     if delivery.state == State::Proposed
         && let Asked::Waits(reason) = checks::ask(draft, delivery)
     {
+        let bounds = bounds(draft, delivery, plan);
+        delivery.awaits = Some(Awaits {
+            on: format!("a check: {reason}"),
+            rule: checks::rule(draft, &tree, delivery, &bounds),
+            next: "it begins when all have passed, or is held".to_owned(),
+            ..Awaits::default()
+        });
         delivery.reason = reason;
         return Ok(());
     }
     let held = signed::hold(&signed).or_else(|| hold(draft, delivery, &tree, plan, &diff));
     match (delivery.state, held) {
         // It stays held; what it waits for may be less by now, and is said as it is.
-        (State::Held, Some((code, reason))) => {
-            if code == delivery.code {
-                delivery.reason = reason;
+        (State::Held, Some(hold)) => {
+            let same = hold.code == delivery.code;
+            // The word of a person for one thing that only a person lifts is asked for until it is said.
+            if same || opens_by_itself(delivery.code) {
+                delivery.awaits = Some(hold.awaits);
+            }
+            if same {
+                delivery.reason = hold.reason;
             }
             return Ok(());
         }
         // Held by a cause that goes by itself, and it has gone; any other waits for a person.
         (State::Held, None) if !opens_by_itself(delivery.code) => return Ok(()),
-        (_, Some((code, reason))) => {
-            return draft.transit(delivery, State::Held, code, RECONCILER, reason, Vec::new());
+        (_, Some(hold)) => {
+            let (to, code) = (State::Held, hold.code);
+            draft.transit(delivery, to, code, RECONCILER, hold.reason, Vec::new())?;
+            delivery.awaits = Some(hold.awaits);
+            return Ok(());
         }
         (_, None) => {}
     }
     if let Some(other) = in_the_way(draft, delivery) {
+        delivery.awaits = Some(behind(other.clone()));
         return make_way(draft, &other, delivery);
     }
     let code = if delivery.state == State::Held {
@@ -266,12 +302,29 @@ fn never_an_order(draft: &mut Draft<'_>, delivery: &mut Delivery, why: String) -
         why: format!("{}: {why}", delivery.name),
     }));
     let facts = vec![(freeze::TRAILER.to_owned(), "until lifted".to_owned())];
-    draft.transit(delivery, State::Held, Code::Freeze, RECONCILER, reason, facts)
+    let hold = Hold::new(Code::Freeze, format!("a person: {reason}"))
+        .by("a tree without its nodes or its fleet.toml is never an order, FR-12")
+        .next("a commit that mends it, once the freeze is lifted");
+    draft.transit(delivery, State::Held, Code::Freeze, RECONCILER, reason, facts)?;
+    delivery.awaits = Some(hold.awaits);
+    Ok(())
 }
 
 fn nothing_to_do(draft: &mut Draft<'_>, delivery: &mut Delivery, tree: &Composed) -> Result<(), DecideError> {
     if delivery.state == State::Held {
         // A person, or a cause that a person must see: it stays theirs.
+        delivery.awaits = Some(Awaits {
+            on: format!(
+                "a person: nothing is left to deliver of it; it was held for: {}",
+                delivery.reason
+            ),
+            rule: format!(
+                "what a person must see stays until a person's word ({})",
+                delivery.code
+            ),
+            next: "a withdraw ends it, or a newer commit takes its place".to_owned(),
+            ..Awaits::default()
+        });
         return Ok(());
     }
     // What lags is what an earlier delivery left behind.
@@ -329,39 +382,58 @@ fn hold(
     tree: &Composed,
     plan: Option<&PlanDoc>,
     diff: &Diff,
-) -> Option<(Code, String)> {
+) -> Option<Hold> {
     if let Some((scope, bad)) = diff.known_bad.iter().next() {
         let reason = format!(
             "{scope} failed with just this content in {}: {}; `go --again` tries it",
             bad.commit.short(),
             bad.reason
         );
-        return Some((Code::KnownBad, reason));
+        return Some(Hold::new(Code::KnownBad, reason));
     }
     if delivery.person_hold {
-        return Some((Code::PersonHold, "a person said hold".to_owned()));
+        return Some(Hold::new(Code::PersonHold, of_person(delivery)));
     }
     if let Some((words, until)) = freeze::in_force(draft).map(|freeze| (freeze.words(), freeze.until)) {
         if let Some(until) = until {
             draft.due(until);
         }
-        return Some((Code::Freeze, words));
-    }
-    match checks::ask(draft, delivery) {
-        Asked::Passed => {}
-        Asked::Holds(code, reason) => return Some((code, reason)),
-        // Only of what is held already: it does not open by that.
-        Asked::Waits(reason) => return Some((Code::MergedUnchecked, reason)),
+        let hold = Hold::new(Code::Freeze, words).until(until);
+        return Some(match until {
+            Some(_) => hold.next(
+                "it begins by itself then, or once that is lifted; with a go it begins in spite of that",
+            ),
+            None => hold,
+        });
     }
     let bounds = bounds(draft, delivery, plan);
+    let asked = match checks::ask(draft, delivery) {
+        Asked::Passed => None,
+        Asked::Holds(code, reason) => Some((code, reason)),
+        // Only of what is held already: it does not open by that.
+        Asked::Waits(reason) => Some((Code::MergedUnchecked, reason)),
+    };
+    if let Some((code, reason)) = asked {
+        let rule = checks::rule(draft, tree, delivery, &bounds);
+        return Some(Hold::new(code, reason).by(&rule));
+    }
     let walked = former_stages::of(draft, delivery, tree);
-    rewritten::hold(delivery, &bounds)
-        .or_else(|| approvals::hold(draft, delivery, &bounds))
+    rewritten::hold(draft, delivery, tree, &bounds)
+        .or_else(|| approvals::hold(draft, delivery, tree, &bounds))
         .or_else(|| former_checks::hold(draft, tree))
-        .or_else(|| former_stages::hold(&walked))
+        .or_else(|| former_stages::hold(draft, &walked))
         .or_else(|| removals::hold(draft, delivery, tree, &bounds))
         .or_else(|| away::shut_window(draft, tree, walked.plan.as_ref(), &bounds))
         .or_else(|| away::hold(draft, delivery, tree, plan))
+}
+
+/// Why a person holds it, in the person's words where they are of this delivery.
+fn of_person(delivery: &Delivery) -> String {
+    if delivery.code == Code::PersonHold {
+        delivery.reason.clone()
+    } else {
+        "a person said hold".to_owned()
+    }
 }
 
 fn opens_by_itself(code: Code) -> bool {

@@ -61,6 +61,7 @@ pub fn comment(number: u64, view: &DeliveryView, words: &[Answered]) -> Said {
     if let Some(cause) = &view.abort_cause {
         text.push_str(&format!("\nCause: {}\n", plain(cause)));
     }
+    text.push_str(&answer(view));
     let stages = stages(view);
     if !stages.is_empty() {
         text.push_str(&format!("\n{}", fenced(&stages)));
@@ -95,6 +96,33 @@ pub fn comment(number: u64, view: &DeliveryView, words: &[Answered]) -> Said {
         marker: VIEW_MARKER.to_owned(),
         body: text,
     }
+}
+
+/// What it waits for, as `meshplan why` says it. Of a walk on its way the stages say what is looked at: each look would be an
+/// edit.
+fn answer(view: &DeliveryView) -> String {
+    let Some(why) = &view.why else {
+        return String::new();
+    };
+    let mut said = Vec::new();
+    if view.state != State::Delivering {
+        said.push(format!("Waits for: {}", plain(&why.waits_for)));
+    }
+    said.push(format!("Rule: {}", plain(&why.rule)));
+    said.push(format!("Next: {}", plain(&why.next)));
+    said.extend(why.deadline.map(|at| format!("Until: {}", at.strftime("%F %TZ"))));
+    said.extend(
+        why.command
+            .iter()
+            .map(|command| format!("Command: {}", plain(command))),
+    );
+    format!(
+        "\n{}\n",
+        said.iter()
+            .map(|line| format!("- {line}"))
+            .collect::<Vec<_>>()
+            .join("\n")
+    )
 }
 
 /// The stages with their machines: all of a small one, of a large one those that have not passed.

@@ -122,7 +122,7 @@ pub fn record(known: &Known<'_>) -> Rollout {
         } else {
             delivery.reason.clone()
         },
-        waits_for: (!over).then(|| why::why(delivery, None, known.now).waits_for),
+        waits_for: (!over).then(|| why::why(delivery, &why::Open::new(), known.now).waits_for),
         canaries,
         release_gate: gate(counted, deadline),
         release_deadline: walk

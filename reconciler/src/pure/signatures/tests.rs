@@ -57,6 +57,7 @@ fn trusted(asks: SignedCommits) -> CommitSigners {
     CommitSigners {
         asks,
         signers: vec![alice()],
+        line: 0,
     }
 }
 

@@ -59,10 +59,12 @@ pub(super) fn check(documents: &Documents, findings: &mut Vec<Finding>) -> Optio
 
 /// Whose signatures the commits after this tree need; none where it asks for none.
 fn commit_signers(documents: &Documents) -> Option<CommitSigners> {
-    let file = documents.fleet.as_ref()?.read.as_ref()?;
-    let asks = file.trust.signed_commits.as_ref()?.value;
+    let document = documents.fleet.as_ref()?;
+    let asks = document.read.as_ref()?.trust.signed_commits.as_ref()?;
     let signers = documents.allowed_signers.as_ref()?.read.clone()?;
-    (asks != SignedCommits::Off).then_some(CommitSigners { asks, signers })
+    let line = document.source.error(asks.span.clone(), "").line;
+    let asks = asks.value;
+    (asks != SignedCommits::Off).then_some(CommitSigners { asks, signers, line })
 }
 
 fn check_authors(file: &FleetFile, source: &Source, findings: &mut Vec<Finding>) {

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use meshplan_schemas::document::plan::{
-    Amount, Budget, Covers, Healthy, MaxRemovals, PlanDoc, PlanFile, Select, StageDoc, StageFile, Trouble,
-    Wait,
+    Amount, Budget, Covers, Healthy, MaxRemovals, Places, PlanDoc, PlanFile, Select, StageDoc, StageFile,
+    Trouble, Wait,
 };
 use meshplan_schemas::document::read::At;
 use meshplan_schemas::document::scalar::Int;
@@ -312,10 +312,10 @@ fn resolved(name: &PlanName, source: &Source, file: &PlanFile, fleet: &FleetDoc)
     PlanDoc {
         name: name.clone(),
         covers: file.covers.iter().map(|c| c.value.clone()).collect(),
-        check: file.check.clone(),
-        approvals: file.approvals.0,
+        check: file.check.value.clone(),
+        approvals: file.approvals.value.0,
         actors: file.actors.iter().map(|actor| actor.value.clone()).collect(),
-        absent: file.absent,
+        absent: file.absent.value,
         legs: file.legs,
         canary: file.canary,
         max_removals: (file.max_removals.as_ref()).map_or_else(MaxRemovals::default, |at| MaxRemovals {
@@ -327,5 +327,27 @@ fn resolved(name: &PlanName, source: &Source, file: &PlanFile, fleet: &FleetDoc)
         confirm_probe: file.confirm_probe.as_ref().map(|at| at.value.clone()),
         window: file.window.as_ref().map(|at| Window::from(&at.value)),
         stages: file.stages.iter().enumerate().map(stage).collect(),
+        places: places(source, file),
     }
+}
+
+/// The lines of the keys that hold deliveries, of those that are written.
+fn places(source: &Source, file: &PlanFile) -> Places {
+    let spans = [
+        ("check", Some(&file.check.span)),
+        ("approvals", Some(&file.approvals.span)),
+        ("absent", Some(&file.absent.span)),
+        ("history_rewritten", Some(&file.history_rewritten.span)),
+        ("max_removals", file.max_removals.as_ref().map(|at| &at.span)),
+        ("window", file.window.as_ref().map(|at| &at.span)),
+    ];
+    // What is left out stands nowhere.
+    let written = spans
+        .into_iter()
+        .filter_map(|(key, span)| Some((key, span.filter(|s| !s.is_empty())?)));
+    Places(
+        written
+            .map(|(key, span)| (key, source.error(span.clone(), "").line))
+            .collect(),
+    )
 }

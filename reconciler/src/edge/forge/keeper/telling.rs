@@ -7,6 +7,7 @@ use meshplan_schemas::ident::CommitId;
 
 use super::{Keeper, Memory, PROGRESS, TurnError, later};
 use crate::edge::store::StoreError;
+use crate::pure::decide::why::why;
 use crate::pure::delivery::Delivery;
 use crate::pure::forge::kept::Kept;
 use crate::pure::forge::view::{self, Answered};
@@ -126,7 +127,11 @@ impl Keeper {
         } else {
             std::sync::Arc::default()
         };
-        let seen = page::delivery(delivery, &transitions, &heard);
+        let mut seen = page::delivery(delivery, &transitions, &heard);
+        if !delivery.state.is_final() {
+            let open = self.store.snapshot().await?.deliveries;
+            seen = seen.answering(Some(why(delivery, &open, self.clock.now())));
+        }
         self.queue_comment(&view::comment(kept.number, &seen, &words))
             .await?;
         Ok(words.iter().any(|word| word.answer.is_none()))

@@ -100,7 +100,7 @@ fn what_is_down_already_counts_and_a_go_goes_on_in_spite_of_it() {
         "its neighbour is down"
     );
     assert_eq!(world.runs(3, "web").as_deref(), Some("two"));
-    let why = crate::pure::decide::why::why(&world.archive[&commit], None, world.now);
+    let why = crate::pure::decide::why::why(&world.archive[&commit], &world.snapshot.deliveries, world.now);
     assert_eq!(
         why.waits_for,
         "the budget of the stage rest: of the machines with site = cdg 1 may be unavailable, and 1 are: n6 (not heard from)"

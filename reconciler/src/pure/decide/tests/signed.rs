@@ -27,7 +27,11 @@ fn signer(name: &str) -> Signer {
 fn trusting(text: &str, asks: SignedCommits, names: &[&str]) -> Composed {
     let mut tree = tree(3, "one", &[("web", text)]);
     let signers = names.iter().map(|name| signer(name)).collect();
-    tree.fleet.commit_signers = (asks != SignedCommits::Off).then_some(CommitSigners { asks, signers });
+    tree.fleet.commit_signers = (asks != SignedCommits::Off).then_some(CommitSigners {
+        asks,
+        signers,
+        line: 7,
+    });
     tree.gate_digest = Digest::of(format!("{asks} {names:?}").as_bytes());
     tree
 }

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use meshplan_schemas::declaration::{Mode, ModuleContent};
 use meshplan_schemas::digest::Digest;
 use meshplan_schemas::document::plan::{
-    Absent, Amount, Canary, Check, Covers, Healthy, Legs, MaxRemovals, Rewritten, Select, StageDoc, Wait,
+    Absent, Amount, Canary, Check, Covers, Healthy, Legs, MaxRemovals, Places, Rewritten, Select, StageDoc,
+    Wait,
 };
 use meshplan_schemas::document::{FleetDoc, PlanDoc};
 use meshplan_schemas::fleet_list::{Author, UpdateClass};
@@ -158,5 +159,6 @@ pub(super) fn plan() -> PlanDoc {
         history_rewritten: Rewritten::Hold,
         confirm_probe: None,
         stages: vec![stage("canary", &["n1"], false), stage("rest", &[], true)],
+        places: Places(BTreeMap::from([("check", 2), ("approvals", 3), ("window", 20)])),
     }
 }

@@ -73,7 +73,7 @@ fn outside_the_plans_window_a_delivery_is_held_and_opens_by_itself() {
         reason,
         "the window of the plan is shut, or too short by now, for the stage canary; next at 2026-11-29T12:10:00Z"
     );
-    let said = why(&world.archive[&commit], None, world.now).waits_for;
+    let said = why(&world.archive[&commit], &world.snapshot.deliveries, world.now).waits_for;
     assert_eq!(said, *reason);
     world.run(390);
     assert_eq!(
@@ -107,7 +107,7 @@ fn a_stage_opens_only_when_what_is_left_of_the_window_is_longer_than_its_deadlin
     assert_eq!(world.state(&commit), State::Delivering);
     assert_eq!(world.runs(1, "web").as_deref(), Some("two"));
     assert_eq!(world.runs(2, "web").as_deref(), Some("one"));
-    let said = why(&world.archive[&commit], None, world.now);
+    let said = why(&world.archive[&commit], &world.snapshot.deliveries, world.now);
     assert_eq!(said.waits_for, "the window of the plan, then rest opens");
     let monday = "2026-11-30T12:00:00Z".parse().unwrap();
     assert_eq!(

@@ -10,6 +10,7 @@ use meshplan_schemas::document::PlanDoc;
 use meshplan_schemas::lifecycle::delivery::Code;
 use serde::Serialize;
 
+use super::holds::{Hold, place};
 use crate::pure::compose::Composed;
 use crate::pure::decide::DecideError;
 use crate::pure::decide::draft::Draft;
@@ -63,8 +64,9 @@ fn reviews<'d>(draft: &'d Draft<'_>, delivery: &Delivery) -> (BTreeSet<&'d str>,
 pub(super) fn hold(
     draft: &Draft<'_>,
     delivery: &Delivery,
+    tree: &Composed,
     bounds: &[Option<PlanDoc>],
-) -> Option<(Code, String)> {
+) -> Option<Hold> {
     let plan = bounds.iter().flatten().max_by_key(|plan| plan.approvals)?;
     let wanted = usize::try_from(plan.approvals).unwrap_or(usize::MAX);
     let (of_this, of_another) = reviews(draft, delivery);
@@ -83,7 +85,8 @@ pub(super) fn hold(
     if !of_another.is_empty() {
         reason.push_str(&format!("; what {} approved was another", list(of_another)));
     }
-    Some((Code::Approvals, reason))
+    let says = ("approvals", &*format!("approvals = {wanted}"));
+    Some(Hold::new(Code::Approvals, reason).by(&place(draft, tree, Some(plan), says)))
 }
 
 /// The facts for the note: what was bound, and who approved it.

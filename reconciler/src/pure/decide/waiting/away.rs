@@ -10,6 +10,7 @@ use meshplan_schemas::fleet_list::UpdateClass;
 use meshplan_schemas::ident::{NodeId, NodeName};
 use meshplan_schemas::lifecycle::delivery::Code;
 
+use super::holds::{Hold, place};
 use super::plan::new_walk;
 use crate::pure::compose::Composed;
 use crate::pure::decide::draft::Draft;
@@ -22,7 +23,7 @@ pub(super) fn shut_window(
     tree: &Composed,
     plan: Option<&PlanDoc>,
     bounds: &[Option<PlanDoc>],
-) -> Option<(Code, String)> {
+) -> Option<Hold> {
     let windows = windows::of_plans(bounds);
     let walk = new_walk(tree, plan, windows, BTreeSet::new(), None);
     let opens = windows::stage_waits(&walk, draft.now())?;
@@ -31,7 +32,16 @@ pub(super) fn shut_window(
     let reason = format!(
         "the window of the plan is shut, or too short by now, for the stage {stage}; next at {opens}"
     );
-    Some((Code::Window, reason))
+    // The window that is shut, of those that must all be open.
+    let now = draft.now();
+    let is_shut = |plan: &&PlanDoc| {
+        let window = plan.window.as_ref().map(std::slice::from_ref);
+        (walk.stages.first().zip(window)).is_some_and(|(stage, w)| windows::opening(w, stage, now).is_some())
+    };
+    let with_one = || bounds.iter().flatten().find(|plan| plan.window.is_some());
+    let by = bounds.iter().flatten().find(is_shut).or_else(with_one);
+    let rule = place(draft, tree, by, ("window", "[window]"));
+    Some(Hold::new(Code::Window, reason).by(&rule).until(Some(opens)))
 }
 
 /// What holds it for machines that cannot begin: where its plan waits for them; and where it skips them and nobody would
@@ -41,7 +51,7 @@ pub(super) fn hold(
     delivery: &Delivery,
     tree: &Composed,
     plan: Option<&PlanDoc>,
-) -> Option<(Code, String)> {
+) -> Option<Hold> {
     let absent = plan.map_or(Absent::Hold, |plan| plan.absent);
     if absent == Absent::Wait {
         return None;
@@ -59,8 +69,9 @@ pub(super) fn hold(
             Away::Shut { opens } => shut.entry(*opens).or_default().push(name.as_str()),
         }
     }
-    if let Some(opens) = shut.keys().next() {
-        draft.due(*opens);
+    let opens = shut.keys().next().copied();
+    if let Some(opens) = opens {
+        draft.due(opens);
     }
     let code = match (unheard.is_empty(), shut.is_empty()) {
         (true, true) => return None,
@@ -80,10 +91,18 @@ pub(super) fn hold(
             some(names)
         )
     });
-    Some((
-        code,
-        unheard.into_iter().chain(shut).collect::<Vec<_>>().join("; "),
-    ))
+    let reason = unheard.into_iter().chain(shut).collect::<Vec<_>>().join("; ");
+    let says = match absent {
+        Absent::Skip => "absent = \"skip\", and nobody would be left to look at",
+        Absent::Hold | Absent::Wait => "absent = \"hold\"",
+    };
+    let mut rule = place(draft, tree, plan, ("absent", says));
+    if opens.is_some() {
+        rule.push_str("; a machine whose own maintenance window is shut counts as absent");
+    }
+    // Whoever was not heard from has no clock.
+    let until = opens.filter(|_| code == Code::Window);
+    Some(Hold::new(code, reason).by(&rule).until(until))
 }
 
 /// How many of the required machines that the delivery changes were ever heard from.

@@ -7,6 +7,8 @@ use meshplan_schemas::document::plan::Check;
 use meshplan_schemas::ident::CommitId;
 use meshplan_schemas::lifecycle::delivery::Code;
 
+use super::holds::place;
+use crate::pure::compose::Composed;
 use crate::pure::decide::draft::Draft;
 use crate::pure::delivery::Delivery;
 use crate::pure::snapshot::Verdict;
@@ -31,6 +33,38 @@ pub(super) fn named(bounds: &[Option<PlanDoc>]) -> Vec<String> {
         }
     }
     names.into_iter().collect()
+}
+
+/// The plan that names checks of these, and where: the first one that a delivery answers to.
+pub(super) fn rule(
+    draft: &Draft<'_>,
+    tree: &Composed,
+    delivery: &Delivery,
+    bounds: &[Option<PlanDoc>],
+) -> String {
+    let before = delivery.unpassed.iter().flat_map(|older| &older.checks);
+    let asked: BTreeSet<&String> = delivery.checks.iter().chain(before).collect();
+    let names = |plan: &&PlanDoc| match &plan.check {
+        Check::Named(named) => named.iter().any(|name| asked.contains(name)),
+        Check::Own | Check::None => false,
+    };
+    match bounds.iter().flatten().find(names) {
+        Some(plan) => {
+            let Check::Named(named) = &plan.check else {
+                return String::new();
+            };
+            let says = format!(
+                "check = [{}]",
+                named
+                    .iter()
+                    .map(|n| format!("{n:?}"))
+                    .collect::<Vec<_>>()
+                    .join(", ")
+            );
+            place(draft, tree, Some(plan), ("check", &says))
+        }
+        None => "a plan of what it took the place of names checks, DL-15".to_owned(),
+    }
 }
 
 /// What a delivery leaves to whatever takes its place: its gate, with the checks that have not passed. `unasked`: nobody

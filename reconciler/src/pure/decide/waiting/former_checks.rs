@@ -4,14 +4,18 @@
 use meshplan_schemas::lifecycle::delivery::Code;
 use meshplan_schemas::policy;
 
+use super::holds::Hold;
 use crate::pure::assertions::{Assertion, failures};
 use crate::pure::compose::Composed;
 use crate::pure::decide::Tree;
 use crate::pure::decide::draft::Draft;
 use crate::pure::scope::Scope;
 
+/// No review answers a check.
+const NEXT: &str = "a go begins it, a withdraw ends it, or a newer commit takes its place";
+
 /// Why the delivery waits for a person's word; none where no former check fails on its tree.
-pub(super) fn hold(draft: &Draft<'_>, tree: &Composed) -> Option<(Code, String)> {
+pub(super) fn hold(draft: &Draft<'_>, tree: &Composed) -> Option<Hold> {
     let accepted = draft.known.snapshot.accepted.get(&Scope::Gate)?;
     // The gate's digest covers the checks: they are the same then, and the tree has been asked its own.
     if accepted.digest == tree.gate_digest {
@@ -25,7 +29,8 @@ pub(super) fn hold(draft: &Draft<'_>, tree: &Composed) -> Option<(Code, String)>
             let commit = accepted.commit.short();
             let reason =
                 format!("the tree of {commit}, whose checks decide, cannot be read; a go lets this go on");
-            return Some((Code::Approvals, reason));
+            let rule = format!("checks/ of {commit}, which decide too, DL-15");
+            return Some(Hold::new(Code::Approvals, reason).by(&rule).next(NEXT));
         }
     };
     let gone: Vec<Assertion> = changed(before, tree).cloned().collect();
@@ -39,7 +44,13 @@ pub(super) fn hold(draft: &Draft<'_>, tree: &Composed) -> Option<(Code, String)>
         first.line,
         accepted.commit.short()
     );
-    Some((Code::Approvals, reason))
+    let rule = format!(
+        "{}:{} of {}, what a commit takes away decides about it too, DL-15",
+        first.file,
+        first.line,
+        accepted.commit.short()
+    );
+    Some(Hold::new(Code::Approvals, reason).by(&rule).next(NEXT))
 }
 
 /// The former checks that the tree does not have any more as they were, for the note of a delivery that begins.

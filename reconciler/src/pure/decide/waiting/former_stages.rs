@@ -11,6 +11,7 @@ use meshplan_schemas::document::plan::{Canary, StageDoc};
 use meshplan_schemas::ident::NodeName;
 use meshplan_schemas::lifecycle::delivery::Code;
 
+use super::holds::{Hold, of_before};
 use super::plan::{built_in_stages, plan_for};
 use crate::pure::compose::Composed;
 use crate::pure::decide::draft::Draft;
@@ -24,6 +25,8 @@ pub(in crate::pure::decide) struct Walked {
     pub(in crate::pure::decide) plan: Option<PlanDoc>,
     /// The former plan whose stages these are, as people call it; none where they are the commit's own.
     former: Option<String>,
+    /// The file of that plan; none of the built-in one.
+    file: Option<String>,
     /// Stages of it whose machines are all gone.
     emptied: Vec<String>,
 }
@@ -53,6 +56,7 @@ pub(in crate::pure::decide) fn walked(
     let as_written = Walked {
         plan: own.cloned(),
         former: None,
+        file: None,
         emptied: Vec::new(),
     };
     // What reaches no machine walks no stage. The gate's digest covers the plans.
@@ -87,6 +91,7 @@ pub(in crate::pure::decide) fn walked(
             || "the built-in plan".to_owned(),
             |former| format!("the plan {}", former.name),
         )),
+        file: former.map(|former| format!("plans/{}.toml", former.name)),
         emptied,
     }
 }
@@ -99,15 +104,20 @@ pub(in crate::pure::decide) fn of(draft: &Draft<'_>, delivery: &Delivery, tree: 
 }
 
 /// Why it waits for a person's word; none where every stage has somebody left that it names.
-pub(super) fn hold(walked: &Walked) -> Option<(Code, String)> {
+pub(super) fn hold(draft: &Draft<'_>, walked: &Walked) -> Option<Hold> {
     if walked.emptied.is_empty() {
         return None;
     }
     let lines = walked.lines().join("; ");
-    Some((
-        Code::PlanHold,
-        format!("{lines}; a go lets it walk that stage as this commit has it"),
-    ))
+    let rule = match &walked.file {
+        Some(file) => format!(
+            "{file}{}, a stage that is left empty waits for a go, DL-15",
+            of_before(draft)
+        ),
+        None => "a stage that is left empty waits for a go, DL-15".to_owned(),
+    };
+    let reason = format!("{lines}; a go lets it walk that stage as this commit has it");
+    Some(Hold::new(Code::PlanHold, reason).by(&rule))
 }
 
 fn stages(plan: Option<&PlanDoc>) -> Vec<StageDoc> {

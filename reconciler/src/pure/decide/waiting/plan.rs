@@ -124,6 +124,14 @@ pub(in crate::pure::decide) fn new_walk(
         revision: 0,
         reached: inherited.map(|i| anew(&i.reached)).unwrap_or_default().into(),
         released: false,
+        windows_at: match (windows.is_empty(), plan) {
+            (true, _) => String::new(),
+            (false, None) => "[window] as it was before".to_owned(),
+            (false, Some(plan)) => match plan.places.line("window") {
+                Some(line) => format!("plans/{}.toml:{line}, [window]", plan.name),
+                None => format!("plans/{}.toml, [window] as it was before", plan.name),
+            },
+        },
         windows,
         excused,
         classes: BTreeMap::new().into(),

@@ -14,6 +14,7 @@ use meshplan_schemas::ident::{ModuleName, NodeId};
 use meshplan_schemas::lifecycle::delivery::Code;
 use meshplan_schemas::resource::Resource;
 
+use super::holds::{Hold, place};
 use crate::pure::compose::Composed;
 use crate::pure::decide::draft::Draft;
 use crate::pure::decide::walk::selection::resolve;
@@ -40,9 +41,9 @@ pub(super) fn hold(
     delivery: &Delivery,
     tree: &Composed,
     plans: &[Option<PlanDoc>],
-) -> Option<(Code, String)> {
+) -> Option<Hold> {
     let removals = of(draft, delivery, tree);
-    let reason = removals.beyond(plans, tree)?;
+    let (strict, says, reason) = removals.beyond(plans, tree)?;
     // Who wrote the commit is the forge's to confirm, and a plan that names people believes those alone.
     let anybody = plans.iter().flatten().all(|plan| plan.actors.is_empty());
     if anybody && delivery.allows_removals.is_some() {
@@ -53,7 +54,8 @@ pub(super) fn hold(
     } else {
         "; a go lets them go"
     };
-    Some((Code::Removals, format!("{reason}{help}")))
+    let rule = place(draft, tree, strict, ("max_removals", &says));
+    Some(Hold::new(Code::Removals, format!("{reason}{help}")).by(&rule))
 }
 
 /// What the delivery takes away, in words for its note; none where it takes nothing.
@@ -148,21 +150,35 @@ fn stands(resource: &Resource) -> bool {
 }
 
 impl Removals {
-    /// Why this is more than the strictest of the plans lets go without a word.
-    fn beyond(&self, plans: &[Option<PlanDoc>], tree: &Composed) -> Option<String> {
-        let bounds: Vec<MaxRemovals> = (plans.iter())
-            .map(|plan| plan.as_ref().map(|plan| plan.max_removals).unwrap_or_default())
+    /// Why this is more than the strictest of the plans lets go without a word: that plan, what it says, and the reason.
+    fn beyond<'p>(
+        &self,
+        plans: &'p [Option<PlanDoc>],
+        tree: &Composed,
+    ) -> Option<(Option<&'p PlanDoc>, String, String)> {
+        let bounds: Vec<(Option<&PlanDoc>, MaxRemovals)> = (plans.iter())
+            .map(|plan| {
+                (
+                    plan.as_ref(),
+                    plan.as_ref().map(|plan| plan.max_removals).unwrap_or_default(),
+                )
+            })
             .collect();
-        let resources = bounds.iter().map(|bound| bound.resources).min()?;
-        let nodes = bounds
-            .iter()
-            .map(|bound| resolve(bound.nodes, self.of).max(1))
-            .min()?;
+        let of_nodes = |bound: &MaxRemovals| resolve(bound.nodes, self.of).max(1);
+        let (by_resources, resources) = bounds.iter().min_by_key(|(_, bound)| bound.resources)?;
+        let resources = resources.resources;
+        let (by_nodes, nodes) = bounds.iter().min_by_key(|(_, bound)| of_nodes(bound))?;
+        let nodes = of_nodes(nodes);
         if self.nodes.len() > nodes {
-            return Some(format!(
+            let reason = format!(
                 "it takes {} of {} nodes out of the fleet, and {nodes} may go without a word",
                 self.nodes.len(),
                 self.of
+            );
+            return Some((
+                *by_nodes,
+                format!("max_removals: {nodes} of {} nodes", self.of),
+                reason,
             ));
         }
         let most = (self.resources.iter())
@@ -180,10 +196,15 @@ impl Removals {
             } else {
                 String::new()
             };
-            format!(
+            let reason = format!(
                 "it takes {} resources from {node} ({}{more}), and {resources} may go without a word",
                 gone.len(),
                 named.join(", ")
+            );
+            (
+                *by_resources,
+                format!("max_removals: {resources} resources of a node"),
+                reason,
             )
         })
     }

@@ -8,6 +8,9 @@ use meshplan_schemas::document::PlanDoc;
 use meshplan_schemas::document::plan::Rewritten;
 use meshplan_schemas::lifecycle::delivery::{Code, State};
 
+use super::holds::{Hold, place};
+use crate::pure::compose::Composed;
+use crate::pure::decide::draft::Draft;
 use crate::pure::delivery::Delivery;
 use crate::pure::recover::REWRITTEN;
 
@@ -27,17 +30,22 @@ pub(super) fn unanswered(delivery: Option<&Delivery>) -> bool {
 }
 
 /// Why the delivery waits for a person's word; none where both plans walk it.
-pub(super) fn hold(delivery: &Delivery, bounds: &[Option<PlanDoc>]) -> Option<(Code, String)> {
+pub(super) fn hold(
+    draft: &Draft<'_>,
+    delivery: &Delivery,
+    tree: &Composed,
+    bounds: &[Option<PlanDoc>],
+) -> Option<Hold> {
     let walks = |plan: &Option<PlanDoc>| {
         plan.as_ref()
             .is_some_and(|p| p.history_rewritten == Rewritten::Walk)
     };
-    if !delivery.rewritten || bounds.iter().all(walks) {
-        return None;
-    }
+    let strict = bounds.iter().find(|plan| delivery.rewritten && !walks(plan))?;
     let reason = "the branch was rewritten: what was delivered before is no longer on it; a go walks it, or a plan that says \
                   `history_rewritten = \"walk\"` before and after";
-    Some((Code::HistoryRewritten, reason.to_owned()))
+    let says = ("history_rewritten", "history_rewritten = \"hold\"");
+    let rule = place(draft, tree, strict.as_ref(), says);
+    Some(Hold::new(Code::HistoryRewritten, reason.to_owned()).by(&rule))
 }
 
 /// Takes the mark off a delivery whose walk begins; the fact for its note.

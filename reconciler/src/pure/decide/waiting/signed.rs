@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use meshplan_schemas::ident::CommitId;
 use meshplan_schemas::lifecycle::delivery::{Code, State};
 
+use super::holds::Hold;
 use crate::pure::decide::draft::Draft;
 use crate::pure::decide::{NewCommit, Tree};
 use crate::pure::delivery::Delivery;
@@ -23,7 +24,12 @@ pub(super) enum Signed {
     /// By these.
     By(String),
     /// They are missing, or not of whom they should be; why.
-    Not(String),
+    Not {
+        /// Why.
+        why: String,
+        /// The place of the rule that asks for it.
+        place: String,
+    },
 }
 
 /// The base of a commit that comes after this delivery: the newest that was let through.
@@ -68,7 +74,10 @@ pub(super) fn signed(draft: &Draft<'_>, delivery: &Delivery) -> Signed {
         Some(Tree::Composed(tree)) => tree,
         // It was let through and says nothing any more: only a person can.
         Some(Tree::Invalid(why) | Tree::Gone(why)) => {
-            return Signed::Not(format!("what {} trusts cannot be read: {why}", base.short()));
+            return Signed::Not {
+                why: format!("what {} trusts cannot be read: {why}", base.short()),
+                place: format!("fleet.toml of {}", base.short()),
+            };
         }
         None => return Signed::Unread,
     };
@@ -84,18 +93,24 @@ pub(super) fn signed(draft: &Draft<'_>, delivery: &Delivery) -> Signed {
         });
     match judged {
         Ok(names) => Signed::By(names.into_iter().collect::<Vec<_>>().join(", ")),
-        Err(why) => Signed::Not(format!(
-            "{why}; the tree of {} says `signed_commits = \"{}\"`",
-            base.short(),
-            trusted.asks
-        )),
+        Err(why) => Signed::Not {
+            why: format!(
+                "{why}; the tree of {} says `signed_commits = \"{}\"`",
+                base.short(),
+                trusted.asks
+            ),
+            place: format!("fleet.toml:{} of {}", trusted.line, base.short()),
+        },
     }
 }
 
 /// Why the delivery waits for a person's word; none where it is signed, or nobody asks.
-pub(super) fn hold(signed: &Signed) -> Option<(Code, String)> {
+pub(super) fn hold(signed: &Signed) -> Option<Hold> {
     match signed {
-        Signed::Not(why) => Some((Code::Signatures, format!("{why}; a go walks it"))),
+        Signed::Not { why, place } => {
+            let hold = Hold::new(Code::Signatures, format!("{why}; a go walks it"));
+            Some(hold.by(&format!("{place}, signed_commits")))
+        }
         Signed::NotAsked | Signed::Unread | Signed::By(_) => None,
     }
 }
@@ -104,7 +119,7 @@ pub(super) fn hold(signed: &Signed) -> Option<(Code, String)> {
 pub(super) fn fact(draft: &Draft<'_>, delivery: &Delivery) -> Option<(String, String)> {
     match signed(draft, delivery) {
         Signed::By(names) => Some(("Signed-By".to_owned(), names)),
-        Signed::Not(why) => Some(("Not-Signed".to_owned(), why)),
+        Signed::Not { why, .. } => Some(("Not-Signed".to_owned(), why)),
         Signed::NotAsked | Signed::Unread => None,
     }
 }

@@ -46,6 +46,7 @@ pub(super) fn opening(
     let shut = match windows::stage_waits(walk, now) {
         Some(opens) => Some(Shut {
             whose: "the window of the plan".to_owned(),
+            of_plan: true,
             opens,
             own_until,
             waits: true,
@@ -100,6 +101,7 @@ fn own(
     let last = *shut.values().max()?;
     Some(Shut {
         whose: format!("the own maintenance windows of {}", some(&names)),
+        of_plan: false,
         opens: *shut.values().min()?,
         own_until: Some(until.unwrap_or(last)),
         waits: true,

@@ -1,4 +1,5 @@
 use super::*;
+use crate::pure::decide::why::Why;
 use crate::pure::delivery::Delivery;
 use crate::pure::page;
 use crate::pure::snapshot::Nodes;
@@ -104,5 +105,38 @@ fn a_word_stands_in_the_comment_with_what_came_of_it() {
             .contains("- `dana` said `/plans go`: `refused: only a held delivery waits for a go`"),
         "{}",
         said.body
+    );
+}
+
+// holds: DL-16, DL-11
+#[test]
+fn a_comment_says_what_is_waited_for_and_is_no_other_for_a_look() {
+    let asked = |state: State, looked: &str| {
+        let mut view = seen().answering(Some(Why {
+            waits_for: looked.to_owned(),
+            rule: "plans/web.toml:4, stage canary".to_owned(),
+            next: "the stage rest".to_owned(),
+            deadline: Some("2026-11-29T11:00:00Z".parse().unwrap()),
+            command: Some("meshplan deliveries stop d4d4d4d4d4d4".to_owned()),
+            as_of: "2026-11-29T10:30:00Z".parse().unwrap(),
+        }));
+        view.state = state;
+        comment(7, &view, &[]).body
+    };
+    let held = asked(State::Held, "a person: said so");
+    for line in [
+        "- Waits for: `a person: said so`",
+        "- Rule: `plans/web.toml:4, stage canary`",
+        "- Next: `the stage rest`",
+        "- Until: 2026-11-29 11:00:00Z",
+        "- Command: `meshplan deliveries stop d4d4d4d4d4d4`",
+    ] {
+        assert!(held.contains(line), "no {line} in {held}");
+    }
+    assert!(!held.contains("10:30"), "{held}");
+    let once = asked(State::Delivering, "looks at ace (1 of 3 looks healthy)");
+    assert_eq!(
+        once,
+        asked(State::Delivering, "looks at ace (2 of 3 looks healthy)")
     );
 }

@@ -8,6 +8,7 @@ mod enrol;
 mod held;
 mod journal;
 mod look;
+mod pause;
 mod plan;
 mod run;
 mod status;
@@ -95,6 +96,17 @@ enum Command {
         /// The module's name
         module: String,
     },
+    /// Begin nothing new on this machine for a while: no declaration, no policy, no repair of drift
+    Pause {
+        /// For how long, as `2h`, `45m`, `1h30m`; a day at most
+        #[arg(long = "for", value_name = "LENGTH")]
+        length: String,
+        /// Why; whoever waits for this machine reads it
+        #[arg(long, value_name = "TEXT")]
+        why: String,
+    },
+    /// End a pause
+    Resume,
     /// List the volumes that the host made, and which of them nothing declares any more
     Volumes,
     /// Print the last events on this machine
@@ -172,6 +184,8 @@ impl Cli {
             Command::Diff => plan::diff(&place),
             Command::Held => held::held(&place),
             Command::Take { module } => held::take(&place, &module),
+            Command::Pause { length, why } => pause::pause(&place, &length, &why, clock),
+            Command::Resume => pause::resume(&place, clock),
             Command::Volumes => volumes::volumes(&place),
             Command::Journal { lines } => journal::journal(&place, lines),
             Command::Verify { file: None } => verify::state(&place),

@@ -23,6 +23,7 @@ pub mod machine;
 pub mod marks;
 pub mod observe;
 pub mod orders;
+pub mod pause;
 pub mod probe_run;
 pub mod reporter;
 pub mod scrub;

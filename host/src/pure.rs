@@ -23,6 +23,7 @@ pub mod orders;
 pub mod outbound;
 pub mod outcome;
 pub mod packages;
+pub mod pause;
 pub mod record;
 pub mod report;
 #[cfg(test)]

@@ -13,6 +13,8 @@ mod alone;
 mod artifacts;
 #[path = "program/linked.rs"]
 mod linked;
+#[path = "program/pausing.rs"]
+mod pausing;
 #[path = "program/reconciler.rs"]
 mod reconciler;
 #[path = "program/world.rs"]

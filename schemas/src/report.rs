@@ -158,6 +158,10 @@ pub struct DeclarationStatus {
 /// machine went down in the window, a probe could not be asked, or nothing was begun (DL-13).
 pub const NO_BLAME: [&str; 4] = ["no-link", "interrupted", "cannot tell", "not begun"];
 
+/// The word with which the reason of a resource's line begins when somebody else changes it again and again, so that the
+/// host has left it (HR-17).
+pub const CONTESTED: &str = "contested";
+
 /// Whether a revert for this reason says nothing about the content.
 #[must_use]
 pub fn is_without_blame(reason: &str) -> bool {

@@ -4,11 +4,13 @@ use meshplan_schemas::report::DeclarationState;
 use serde_json::json;
 
 use super::exit::Exit;
-use super::look::{failed, setup};
-use super::words::word;
+use super::look::{failed, look, setup};
+use super::pause::{self, OrBroken};
+use super::words::{at, word};
 use super::{Answer, Failure, Place};
 use crate::edge::agent::{self, Until};
 use crate::edge::clock::Clock;
+use crate::pure::pause::Seen;
 
 pub(super) async fn run(place: &Place, reconcile_secs: Option<u32>, clock: Clock) -> Result<Answer, Failure> {
     let mut setup = setup(place, Until::Stopped);
@@ -26,6 +28,19 @@ pub(super) async fn once(place: &Place, clock: Clock) -> Result<Answer, Failure>
     let standing = agent::run(setup(place, Until::Rest), clock)
         .await
         .map_err(failed)?;
+    let look = look(place)?;
+    if let OrBroken::Seen(Seen::Holds { paused, .. }) = pause::seen(&look, clock, &pause::boot_id()?) {
+        let until = at(paused.until, clock.now().as_second());
+        let words = format!(
+            "paused on this machine until {until}: {}\n  nothing was begun; `meshplan-host resume` ends it\n",
+            paused.why
+        );
+        return Ok(Answer {
+            exit: Exit::No,
+            words,
+            json: json!({ "declaration": standing.declaration, "resources": standing.lines, "paused": paused }),
+        });
+    }
     let Some(declaration) = &standing.declaration else {
         return Ok(Answer {
             exit: Exit::Done,

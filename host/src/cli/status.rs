@@ -5,6 +5,7 @@ use serde_json::json;
 
 use super::exit::Exit;
 use super::look::{Look, failed, look};
+use super::pause::{self, OrBroken};
 use super::words::{at, row, word};
 use super::{Answer, Failure, Place};
 use crate::edge::agent::Presence;
@@ -14,7 +15,8 @@ use crate::edge::disk::{LockError, StateLock};
 use crate::edge::reporter::{self, Waiting};
 use crate::edge::window;
 use crate::pure::commit_confirm::{Decided, FoundVerdict};
-use crate::pure::confirm::{Change, Window};
+use crate::pure::confirm::Window;
+use crate::pure::pause::Seen;
 
 pub(super) fn status(place: &Place, clock: Clock) -> Result<Answer, Failure> {
     let look = look(place)?;
@@ -37,13 +39,19 @@ pub(super) fn status(place: &Place, clock: Clock) -> Result<Answer, Failure> {
         None => None,
     };
     let taken_back = verdict.as_ref().filter(|v| v.decided == Decided::Reverted);
-    let seen = Seen {
+    let seen = Host {
         running,
         presence: presence.as_ref(),
         taken_back: taken_back.map(|verdict| verdict.why.as_str()),
         armed: deadline::is_armed(&place.root),
     };
-    let words = tell(&look, &seen, &waiting, now);
+    let paused = pause::seen(&look, clock, &pause::boot_id()?);
+    let words = tell(&look, &seen, &waiting, &paused, now);
+    let paused = match &paused {
+        OrBroken::Seen(Seen::Holds { paused, .. }) => json!(paused),
+        OrBroken::Seen(Seen::None | Seen::Over) => serde_json::Value::Null,
+        OrBroken::Broken(why) => json!({ "broken": why }),
+    };
     let standing = &look.standing;
     let json = json!({
         "fleet": look.membership.fleet,
@@ -55,6 +63,7 @@ pub(super) fn status(place: &Place, clock: Clock) -> Result<Answer, Failure> {
         "declaration": standing.declaration,
         "epoch": standing.epoch,
         "window": standing.window,
+        "paused": paused,
         "verdict": verdict,
         "policy_digest": standing.policy,
         "resources": standing.lines,
@@ -80,7 +89,7 @@ fn standing_known_bad(look: &Look) -> serde_json::Value {
 }
 
 /// What is known of the host beside its files.
-struct Seen<'a> {
+struct Host<'a> {
     running: bool,
     presence: Option<&'a Presence>,
     /// Why the open window goes back, when that is decided.
@@ -90,11 +99,8 @@ struct Seen<'a> {
 }
 
 /// What becomes of an open window.
-fn waiting_for(window: &Window, seen: &Seen<'_>, now: i64) -> String {
-    let what = match window.change {
-        Change::Declaration { sequence, .. } => format!("declaration {sequence}"),
-        Change::Policy { epoch, .. } => format!("epoch {epoch}"),
-    };
+fn waiting_for(window: &Window, seen: &Host<'_>, now: i64) -> String {
+    let what = window.change;
     let until = at(window.deadline, now);
     match (seen.taken_back, seen.running, seen.armed) {
         (Some(why), true, _) => format!("{what} is being taken back: {why}"),
@@ -113,7 +119,7 @@ fn waiting_for(window: &Window, seen: &Seen<'_>, now: i64) -> String {
     }
 }
 
-fn tell(look: &Look, seen: &Seen<'_>, waiting: &Waiting, now: i64) -> String {
+fn tell(look: &Look, seen: &Host<'_>, waiting: &Waiting, paused: &OrBroken, now: i64) -> String {
     let (running, presence) = (seen.running, seen.presence);
     let mut out = String::new();
     let (member, standing) = (&look.membership, &look.standing);
@@ -154,6 +160,19 @@ fn tell(look: &Look, seen: &Seen<'_>, waiting: &Waiting, now: i64) -> String {
             &mut out,
             "host",
             "does not run; start it with `meshplan-host run`, or its service",
+        ),
+    }
+    match paused {
+        OrBroken::Seen(Seen::Holds { paused, .. }) => {
+            let until = at(paused.until, now);
+            row(&mut out, "paused", format!("until {until}: {}", paused.why));
+            row(&mut out, "", "`meshplan-host resume` ends it");
+        }
+        OrBroken::Seen(Seen::None | Seen::Over) => {}
+        OrBroken::Broken(why) => row(
+            &mut out,
+            "paused",
+            format!("{why}; it counts as one of a day at most, and `meshplan-host resume` ends it"),
         ),
     }
     match &standing.declaration {

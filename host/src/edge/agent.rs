@@ -7,6 +7,7 @@
 mod carry;
 mod fetching;
 mod open;
+mod pausing;
 mod presence;
 mod unwritten;
 mod worker;
@@ -17,6 +18,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use meshplan_schemas::envelope::SoftSigner;
+use meshplan_schemas::report::Paused;
 use meshplan_schemas::wire::{FromHost, ToHost};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, watch};
@@ -140,11 +142,16 @@ pub struct Shell {
     jobs: VecDeque<Job>,
     /// What an order needs and is being fetched.
     fetching: Fetching,
+    /// The pause that whoever logs in reads of; none before it was looked at.
+    shown: Option<Option<Paused>>,
     /// Where probes that were asked answer.
     probed: mpsc::UnboundedSender<Event>,
     answers: mpsc::UnboundedReceiver<Event>,
     _lock: StateLock,
 }
+
+/// A pause is noticed within so many seconds.
+const PAUSE_LOOK_SECS: i64 = 5;
 
 type Running = JoinHandle<(Machine, Option<crate::pure::agent::Done>)>;
 
@@ -253,7 +260,8 @@ impl Shell {
 
     fn sleep(&self) -> Duration {
         let now = self.now();
-        let mut wake = self.agent.next_wake(now);
+        // A pause comes as a file, without a word.
+        let mut wake = self.agent.next_wake(now).min(now.saturating_add(PAUSE_LOOK_SECS));
         if !self.reporter.is_empty() {
             wake = wake.min(now.saturating_add(1));
         }
@@ -285,7 +293,9 @@ impl Shell {
 
     fn event(&mut self, event: Event) -> Result<(), RunError> {
         let now = self.now();
+        self.look_for_pause(now);
         let effects = self.agent.on(event, now);
+        self.show_pause();
         self.carry(effects, now)?;
         let followed = Followed {
             routes: self.agent.trusted_head().map(routes_of).unwrap_or_default(),

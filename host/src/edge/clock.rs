@@ -55,6 +55,12 @@ impl Clock {
             .unwrap_or(self.wall)
     }
 
+    /// Whole seconds since the boot, as the kernel counts them, the time that the machine slept included.
+    #[must_use]
+    pub fn since_boot_secs(&self) -> i64 {
+        since_boot().as_secs()
+    }
+
     /// Takes the wall clock over when it was set meanwhile, and says whether it was; not to be called while a window
     /// is open.
     pub fn set_anew(&mut self) -> bool {

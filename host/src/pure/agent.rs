@@ -7,6 +7,7 @@
 mod declarations;
 mod events;
 mod intake;
+mod pausing;
 mod policy;
 mod start;
 #[cfg(test)]
@@ -18,7 +19,7 @@ use std::collections::BTreeSet;
 use meshplan_schemas::digest::Digest;
 use meshplan_schemas::fleet_list::FleetHead;
 use meshplan_schemas::ident::{FleetName, NodeId};
-use meshplan_schemas::report::{Cause, Marks};
+use meshplan_schemas::report::{Cause, Marks, Paused};
 use meshplan_schemas::wire::FromHost;
 use semver::Version;
 
@@ -27,6 +28,7 @@ use super::confirm::{self, Change, Way};
 use super::duties::Duties;
 use super::known_bad::KnownBad;
 use super::orders::{Anchor, Orders, Slot};
+use super::pause;
 use super::standing::Standing;
 
 pub use events::{Applied, ApplyEnd, Basis, Done, Effect, Entry, Event, Job, Purpose};
@@ -129,6 +131,9 @@ pub struct Agent {
     synchronised: Option<bool>,
     /// Why the next order cannot be kept.
     lacking: Option<String>,
+    /// What was last seen of a pause on this machine, and the one that holds (HR-17).
+    pause: pause::Seen,
+    paused: Option<Paused>,
     effects: Vec<Effect>,
 }
 
@@ -175,6 +180,8 @@ impl Agent {
             last_failure: String::new(),
             synchronised: None,
             lacking: None,
+            pause: pause::Seen::None,
+            paused: None,
             effects: Vec::new(),
         }
     }
@@ -247,7 +254,8 @@ impl Agent {
         });
         // Without a session nothing is fetched.
         let waits = waits && self.opens.is_none() && (self.fetching.is_none() || self.link_up);
-        self.busy == Busy::No && self.standing.window.is_none() && now < self.next_reconcile && !waits
+        let idle = self.busy == Busy::No && self.standing.window.is_none();
+        idle && (self.paused.is_some() || (now < self.next_reconcile && !waits))
     }
 
     /// When something is to be done by time alone, unix seconds.
@@ -256,8 +264,10 @@ impl Agent {
         if self.standing.window.is_some() {
             return now.saturating_add(1);
         }
+        // What is due by then waits for the end of a pause.
+        let reconcile = self.paused.as_ref().map_or(self.next_reconcile, |p| p.until);
         self.next_heartbeat
-            .min(self.next_reconcile)
+            .min(reconcile)
             .min(self.opens.unwrap_or(i64::MAX))
             .min(self.follows.unwrap_or(i64::MAX))
             .max(now.saturating_add(1))
@@ -276,6 +286,7 @@ impl Agent {
     /// Takes an event.
     pub fn on(&mut self, event: Event, now: i64) -> Vec<Effect> {
         self.count_wait(now);
+        self.take_pause();
         match event {
             Event::Started(started) => self.started(*started, now),
             Event::LinkUp(way) => self.link_came(way, now),
@@ -315,7 +326,8 @@ impl Agent {
         if self.busy == Busy::No && self.standing.window.is_none() {
             self.next_policy(now);
         }
-        if self.busy == Busy::No && self.standing.window.is_none() && now >= self.next_reconcile {
+        let due = now >= self.next_reconcile && self.paused.is_none();
+        if self.busy == Busy::No && self.standing.window.is_none() && due {
             self.next_reconcile = self.next_look(now);
             if let Some(confirmed) = self.orders.confirmed.clone() {
                 self.busy = Busy::Repairing;

@@ -4,6 +4,8 @@
 //! invariant: a window is closed exactly once, by the confirm only while a session stands that came up after the
 //! apply and proves the way, and the probes have answered after it, by the revert only at the deadline.
 
+use std::fmt;
+
 use meshplan_schemas::digest::Digest;
 use serde::{Deserialize, Serialize};
 
@@ -36,6 +38,15 @@ pub enum Change {
         /// The digest of its payload.
         digest: Digest,
     },
+}
+
+impl fmt::Display for Change {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Declaration { sequence, .. } => write!(f, "declaration {sequence}"),
+            Self::Policy { epoch, .. } => write!(f, "epoch {epoch}"),
+        }
+    }
 }
 
 /// The window between "done" and "stays". It is made by [`Window::open`] when the last resource is done.

@@ -74,7 +74,7 @@ pub fn compose(agent: &Agent, cause: Cause, facts: Facts, now: i64) -> Report {
         witness: WITNESS,
         marks: agent.marks().clone(),
         stale: agent.orders().stale(now),
-        paused: None,
+        paused: agent.paused().cloned(),
         epoch: standing.epoch.clone(),
         rotations: Vec::new(),
         policy_digest: standing.policy,

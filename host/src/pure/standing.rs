@@ -14,6 +14,7 @@ use meshplan_schemas::report::{
 use serde::{Deserialize, Serialize};
 
 use super::confirm::Window;
+use super::pause;
 
 /// The version of the file.
 pub const STANDING_VERSION: u32 = 1;
@@ -59,6 +60,9 @@ pub struct Standing {
     pub left_out: Vec<ModuleName>,
     /// Orders refused since the last report.
     pub refused: Vec<RefusedOrder>,
+    /// The pause that was last seen here (HR-17).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pause: Option<pause::Known>,
 }
 
 /// How long a node that is left behind has waited for an epoch.
@@ -98,6 +102,7 @@ impl Default for Standing {
             probes: Vec::new(),
             left_out: Vec::new(),
             refused: Vec::new(),
+            pause: None,
         }
     }
 }

@@ -294,7 +294,7 @@ fn what_was_there_on_an_adopted_machine_is_held_until_taken_and_comes_back_in_th
     assert_eq!(world.targets(), theirs);
 }
 
-// holds: HR-2
+// holds: HR-2, HR-17
 #[test]
 fn drift_is_put_right_and_a_contest_is_left() {
     let world = World::new();
@@ -314,6 +314,26 @@ fn drift_is_put_right_and_a_contest_is_left() {
     assert!(left.lines.first().unwrap().reason.starts_with("contested"));
     assert_ne!(world.targets(), ours);
     machine.repair(&decl.get(), 3601).unwrap();
+    assert_eq!(world.targets(), ours);
+}
+
+// holds: HR-17, HR-2
+#[test]
+fn what_could_not_be_put_right_is_no_contest_and_is_tried_again() {
+    let world = World::new();
+    let mut machine = world.machine();
+    let decl = Decl::new(1).with("web", vec![file("f", "/srv/f", "ours\n")]);
+    world::settle(&mut machine, &decl);
+    let ours = world.targets();
+    world.root.plant(&path("/srv/f"), b"theirs\n", 0o777);
+    world.root.forbid(&path("/srv"));
+    for now in 0..4 {
+        let tried = machine.repair(&decl.get(), now).unwrap();
+        assert_eq!(tried.lines.first().unwrap().outcome, Outcome::Failed, "{tried:?}");
+    }
+    world.root.permit();
+    let repaired = machine.repair(&decl.get(), 5).unwrap();
+    assert_eq!(repaired.lines.first().unwrap().outcome, Outcome::DriftRepaired);
     assert_eq!(world.targets(), ours);
 }
 

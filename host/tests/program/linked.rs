@@ -30,7 +30,7 @@ impl Fleet {
         self.reconciler.reports(&[self.key])
     }
     /// Waits for a report of which this holds.
-    fn until(&self, what: &str, holds: impl Fn(&Report) -> bool) -> Report {
+    pub(crate) fn until(&self, what: &str, holds: impl Fn(&Report) -> bool) -> Report {
         let mut found = None;
         let began = std::time::Instant::now();
         while found.is_none() {

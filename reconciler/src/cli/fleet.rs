@@ -39,7 +39,7 @@ pub struct Status {
     /// All of them, not only the first hundred.
     #[arg(long)]
     all: bool,
-    /// Only nodes that stand so: troubled, away, connected or awaited.
+    /// Only nodes that stand so: troubled, away, paused, connected or awaited.
     #[arg(long)]
     standing: Option<Standing>,
 }
@@ -105,7 +105,9 @@ async fn status(which: &Status, client: &Client, json: bool, out: &mut dyn Write
             n.presence.clone(),
             n.declaration.clone(),
             n.epoch.clone(),
-            n.troubles.join("; "),
+            (n.paused.iter().chain(&n.troubles).map(String::as_str))
+                .collect::<Vec<_>>()
+                .join("; "),
         ]
     });
     let columns = ["node", "presence", "declaration", "epoch", "trouble"];

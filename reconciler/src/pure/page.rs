@@ -5,7 +5,7 @@ use meshplan_schemas::fleet_list::UpdateClass;
 use meshplan_schemas::ident::NodeId;
 use meshplan_schemas::lifecycle::delivery::State;
 use meshplan_schemas::lifecycle::epoch::EpochState;
-use meshplan_schemas::report::{DeclarationState, Health, Report};
+use meshplan_schemas::report::{CONTESTED, DeclarationState, Health, Report, ResourceLine};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -169,6 +169,9 @@ pub struct NodeView {
     pub epoch: String,
     /// The epoch that it runs, 0 before the first.
     pub running_epoch: u64,
+    /// A person paused it on the machine: until when and why, in words (HR-17).
+    #[serde(default)]
+    pub paused: Option<String>,
     /// What is not well there, one sentence each.
     pub troubles: Vec<String>,
 }
@@ -322,6 +325,7 @@ pub fn stands(of: &ComposedNode, state: Option<&NodeState>, connected: bool) -> 
     }
     match presence(of, state, connected) {
         "away" => Standing::Away,
+        "connected" if state.is_some_and(|state| state.paused().is_some()) => Standing::Paused,
         "connected" => Standing::Connected,
         _ => Standing::Awaited,
     }
@@ -369,6 +373,9 @@ pub fn node(of: &ComposedNode, state: Option<&NodeState>, connected: bool) -> No
             |e| format!("{} {}", epoch_word(e.state), e.state_epoch),
         ),
         running_epoch: epoch.map_or(0, |e| e.running),
+        paused: state
+            .and_then(NodeState::paused)
+            .map(|paused| format!("paused {}", look::pause(paused))),
         troubles: report.map(troubles).unwrap_or_default(),
     }
 }
@@ -430,6 +437,9 @@ fn troubles(report: &Report) -> Vec<String> {
             .iter()
             .map(|r| format!("refused a {}: {}", r.order, r.reason)),
     );
+    let contested = |line: &&ResourceLine| line.reason.starts_with(CONTESTED);
+    let contested = report.resources.iter().filter(contested);
+    out.extend(contested.map(|line| format!("{} is {}", line.name, look::cut(&line.reason))));
     if report.stale {
         out.push("its timestamp has run out".to_owned());
     }

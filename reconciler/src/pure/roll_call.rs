@@ -30,6 +30,8 @@ pub enum Standing {
     Troubled,
     /// It was heard from and has no session.
     Away,
+    /// A person paused it on the machine (HR-17).
+    Paused,
     /// It has a session.
     Connected,
     /// It is invited, or was never heard from.
@@ -38,7 +40,13 @@ pub enum Standing {
 
 impl Standing {
     /// All of them, worst first.
-    pub const ALL: [Self; 4] = [Self::Troubled, Self::Away, Self::Connected, Self::Awaited];
+    pub const ALL: [Self; 5] = [
+        Self::Troubled,
+        Self::Away,
+        Self::Paused,
+        Self::Connected,
+        Self::Awaited,
+    ];
 }
 
 impl fmt::Display for Standing {
@@ -46,6 +54,7 @@ impl fmt::Display for Standing {
         f.write_str(match self {
             Self::Troubled => "troubled",
             Self::Away => "away",
+            Self::Paused => "paused",
             Self::Connected => "connected",
             Self::Awaited => "awaited",
         })
@@ -73,6 +82,9 @@ pub struct Counts {
     pub troubled: usize,
     /// They were heard from and have no session.
     pub away: usize,
+    /// A person paused them on the machine.
+    #[serde(default)]
+    pub paused: usize,
     /// They have a session.
     pub connected: usize,
     /// They are invited, or were never heard from.
@@ -87,6 +99,7 @@ impl Counts {
             None => self.nodes,
             Some(Standing::Troubled) => self.troubled,
             Some(Standing::Away) => self.away,
+            Some(Standing::Paused) => self.paused,
             Some(Standing::Connected) => self.connected,
             Some(Standing::Awaited) => self.awaited,
         }
@@ -297,6 +310,7 @@ impl RollCall {
             nodes: self.standings.len(),
             troubled: count(Standing::Troubled),
             away: count(Standing::Away),
+            paused: count(Standing::Paused),
             connected: count(Standing::Connected),
             awaited: count(Standing::Awaited),
         }

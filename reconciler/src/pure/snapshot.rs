@@ -8,7 +8,7 @@ use meshplan_schemas::digest::Digest;
 use meshplan_schemas::epoch::Targeting;
 use meshplan_schemas::fleet_list::{Author, Reconciler};
 use meshplan_schemas::ident::{CommitId, DeliveryName, NodeId};
-use meshplan_schemas::report::Report;
+use meshplan_schemas::report::{Paused, Report};
 use meshplan_schemas::timestamp::BlockMark;
 use serde::{Deserialize, Serialize};
 
@@ -161,6 +161,15 @@ pub struct NodeState {
     pub look: Option<Report>,
     /// When that was stored.
     pub look_at: Option<Timestamp>,
+}
+
+impl NodeState {
+    /// The pause that a person made on the machine, as it said last (HR-17). Its end is the machine's to say: it reports
+    /// it, and nothing of its clock is known here.
+    #[must_use]
+    pub fn paused(&self) -> Option<&Paused> {
+        self.report.as_ref()?.paused.as_ref()
+    }
 }
 
 /// Content that failed (DL-14).

@@ -139,6 +139,7 @@ impl Shell {
             machine: Some(machine),
             jobs: VecDeque::new(),
             fetching: Fetching::default(),
+            shown: None,
             probed,
             answers,
             _lock: lock,

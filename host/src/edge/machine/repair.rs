@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use meshplan_schemas::declaration::{Declaration, Mode};
 use meshplan_schemas::digest::Digest;
 use meshplan_schemas::ident::ResourceName;
-use meshplan_schemas::report::{Outcome, ResourceLine};
+use meshplan_schemas::report::{CONTESTED, Outcome, ResourceLine};
 
 use super::survey::Surveyed;
 use super::verdict::Barred;
@@ -141,16 +141,17 @@ impl Machine {
             repairs.retain(|at| now.saturating_sub(*at) < CONTEST_SECS);
             if repairs.len() >= CONTEST_REPAIRS {
                 let why = format!(
-                    "contested: put right {CONTEST_REPAIRS} times within an hour and changed again; {}",
+                    "{CONTESTED}: put right {CONTEST_REPAIRS} times within an hour and changed again; {}",
                     write.what
                 );
                 applied.lines.push(line(name, Outcome::Kept, why, asked));
                 continue;
             }
-            repairs.push(now);
             applied.end = End::Repaired;
             match self.write(write, survey.wanted.get(name), &mut next) {
                 Ok(_) => {
+                    // What could not be put right is tried again: nobody changed it back.
+                    self.repairs.entry(name.clone()).or_default().push(now);
                     // Nobody goes back to what was not as declared.
                     if let Some(path) = write.record.target.as_ref().and_then(Target::place)
                         && let Err(error) = tree::forget_former(self.root(), &path)

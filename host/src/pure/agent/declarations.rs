@@ -30,6 +30,9 @@ impl Agent {
             self.declaration_status(&newest, DeclarationState::KnownBad, why, now);
             return;
         }
+        if let Some(why) = self.pause_keeps() {
+            return self.queue(&newest, why, now);
+        }
         if let Some((_, fault)) = self.unfetched.take_if(|(order, _)| *order == newest.digest) {
             return self.end_unfetched(newest, fault, now);
         }
@@ -37,13 +40,7 @@ impl Agent {
             return;
         }
         if let Some(why) = self.shut(newest.payload.urgent, now) {
-            let status = self.standing.declaration.as_ref();
-            let said = status.is_some_and(|s| s.digest == newest.digest && s.reason == why);
-            if !said {
-                self.journal("declaration.queued", Some(sequence), why.clone());
-                self.declaration_status(&newest, DeclarationState::Queued, why, now);
-            }
-            return;
+            return self.queue(&newest, why, now);
         }
         if self.known_bad.lift(&newest.payload.again) {
             self.effects.push(Effect::SaveKnownBad);
@@ -69,6 +66,16 @@ impl Agent {
             digest: newest.digest,
         });
         self.effects.push(Effect::Machine(Job::Apply(Box::new(newest))));
+    }
+
+    /// It waits; why is said once.
+    fn queue(&mut self, newest: &Kept<Declaration>, why: String, now: i64) {
+        let status = self.standing.declaration.as_ref();
+        let said = status.is_some_and(|s| s.digest == newest.digest && s.reason == why);
+        if !said {
+            self.journal("declaration.queued", Some(newest.payload.sequence), why.clone());
+            self.declaration_status(newest, DeclarationState::Queued, why, now);
+        }
     }
 
     /// Whether what its archives and bundles are made of is here; else that is fetched first (HR-14).

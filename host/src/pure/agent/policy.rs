@@ -82,7 +82,7 @@ impl Agent {
             }
             Choice::Stage { epoch, text } => {
                 let urgent = self.orders.epochs.get(&epoch).is_some_and(|e| e.payload.urgent);
-                let Some(why) = self.shut(urgent, now) else {
+                let Some(why) = self.pause_keeps().or_else(|| self.shut(urgent, now)) else {
                     return self.stage(epoch, text, now);
                 };
                 let said = self.epoch_stands(epoch, EpochState::Received)

@@ -3,6 +3,7 @@
 mod artifacts;
 mod left_behind;
 mod node;
+mod pausing;
 mod policy;
 mod starts;
 mod windows;

@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use meshplan_schemas::lifecycle::epoch::EpochState;
 use meshplan_schemas::report::{
-    Cause, DeclarationState, Health, NO_BLAME, Outcome, Report, is_without_blame,
+    Cause, DeclarationState, Health, NO_BLAME, Outcome, Paused, Report, is_without_blame,
 };
 
 use crate::pure::delivery::MachineRun;
@@ -55,7 +55,27 @@ pub fn cut(words: &str) -> String {
     }
 }
 
+/// A pause on a machine, in words (HR-17).
+#[must_use]
+pub fn pause(paused: &Paused) -> String {
+    let until =
+        Timestamp::from_second(paused.until).map_or_else(|_| paused.until.to_string(), |at| at.to_string());
+    cut(&format!("until {until}: {}", paused.why))
+}
+
 fn judged(report: &Report, machine: &MachineRun) -> Seen {
+    match (order(report, machine), &report.paused) {
+        // What it does not begin says nothing about the content; said is why.
+        (Seen::Unknown(_), Some(paused)) if !has_begun(report, machine) => {
+            Seen::Unknown(format!("is paused on the machine {}", pause(paused)))
+        }
+        (Seen::Healthy, _) => health(report, machine),
+        (other, _) => other,
+    }
+}
+
+/// How it stands with what it was sent.
+fn order(report: &Report, machine: &MachineRun) -> Seen {
     for part in [
         declaration(report, machine.sequence),
         epoch(report, machine.epoch),
@@ -64,6 +84,11 @@ fn judged(report: &Report, machine: &MachineRun) -> Seen {
             return part;
         }
     }
+    Seen::Healthy
+}
+
+/// How the machine is that has what it was sent.
+fn health(report: &Report, machine: &MachineRun) -> Seen {
     let bad = |outcome| matches!(outcome, Outcome::Failed | Outcome::Refused);
     if let Some(line) = report.resources.iter().find(|line| bad(line.outcome)) {
         return Seen::Broken(format!("{} failed: {}", line.name, line.reason));

@@ -19,6 +19,7 @@ mod leaving;
 mod left_branch;
 mod link;
 mod model;
+mod paused;
 mod proven;
 mod recovering;
 mod reversal;

@@ -111,13 +111,17 @@ pub fn status(of: &Of<'_>, outcome: &Outcome) -> CommitStatus {
     }
 }
 
-/// The required machines that a merge would change and that are not heard now: what the delivery would wait for or pass by
+/// The required machines that a merge would change and that are not heard now, or are paused: what the delivery would wait for or pass by
 /// (DL-19).
 #[must_use]
 pub fn absent(preview: &Preview, after: &Composed, heard: &Nodes, now: Timestamp) -> Vec<String> {
     let changed = |node: &&Arc<ComposedNode>| preview.nodes_changed.contains(&node.name);
     let is_heard = |node: &&Arc<ComposedNode>| {
-        let at = heard.get(&node.id).and_then(|state| state.heard_at);
+        let state = heard.get(&node.id);
+        if state.is_some_and(|state| state.paused().is_some()) {
+            return false;
+        }
+        let at = state.and_then(|state| state.heard_at);
         // One that was never heard from is in no gate (DL-6).
         at.is_none_or(|at| now < after_secs(at, after.fleet.present_secs))
     };

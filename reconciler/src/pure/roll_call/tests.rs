@@ -94,6 +94,61 @@ fn a_page_has_the_worst_first_and_says_how_many_there_are_and_what_follows() {
     assert!(roll.find("n00009", &told).is_none() && "away".parse::<Place>().is_err());
 }
 
+// holds: HR-17
+#[test]
+fn a_paused_machine_stands_apart_and_says_until_when_and_why_and_a_contested_thing_is_trouble() {
+    let tree = tree(3, |_| false);
+    let ids: Vec<NodeId> = ["n00000", "n00001", "n00002"]
+        .iter()
+        .map(|name| tree.nodes.values().find(|n| n.name.as_str() == *name).unwrap().id)
+        .collect();
+    let mut told: Nodes = ids.iter().map(|id| (*id, heard(*id, false))).collect();
+    let report = |told: &mut Nodes, at: usize, field: &str, value: serde_json::Value| {
+        let report = &mut told.get_mut(&ids[at]).unwrap().report;
+        let mut json = serde_json::to_value(report.as_ref().unwrap()).unwrap();
+        json[field] = value;
+        *report = Some(serde_json::from_value(json).unwrap());
+    };
+    report(
+        &mut told,
+        1,
+        "paused",
+        json!({ "until": 0, "why": "the disk is changed" }),
+    );
+    let line = json!([{ "name": "web.conf", "outcome": "kept", "reason": "contested: put right 3 times" }]);
+    report(&mut told, 2, "resources", line);
+    let mut roll = RollCall::default();
+    roll.enter(&tree, &told);
+    roll.moved(&ids.iter().map(|id| (*id, true)).collect(), &told);
+    let page = roll.page(&Which::default(), &told);
+    assert_eq!(names(&page), ["n00002", "n00001", "n00000"]);
+    assert_eq!(
+        page.counts.to_string(),
+        "3 nodes: 1 troubled, 1 paused, 1 connected"
+    );
+    assert_eq!(
+        page.nodes[0].troubles,
+        ["web.conf is contested: put right 3 times"]
+    );
+    let paused = &page.nodes[1];
+    assert_eq!(paused.presence, "connected");
+    assert_eq!(
+        paused.paused.as_deref(),
+        Some("paused until 1970-01-01T00:00:00Z: the disk is changed")
+    );
+    let why = crate::pure::decide::why::why_node(paused, None, None, jiff::Timestamp::UNIX_EPOCH);
+    assert!(
+        why.waits_for
+            .starts_with("the end of the pause that a person made on n00001"),
+        "{why:?}"
+    );
+    assert!(why.waits_for.ends_with("the disk is changed"), "{why:?}");
+    assert_eq!(why.command.as_deref(), Some("meshplan-host resume, on n00001"));
+    // One that is not heard any more is away, whatever it said last.
+    roll.moved(&BTreeMap::from([(ids[1], false)]), &told);
+    assert_eq!(roll.counts().paused, 0);
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
     #[test]

@@ -99,16 +99,26 @@ impl Node {
         })));
     }
     /// The same node after its host was stopped and started again.
-    pub(super) fn restarted(mut self, window: StartedWindow, confirmed: Option<Digest>) -> Self {
+    pub(super) fn restarted(self, window: StartedWindow, confirmed: Option<Digest>) -> Self {
+        let mut node = self.stopped();
+        node.start(window, confirmed);
+        node
+    }
+    /// The same, with this seen of a pause at the start.
+    pub(super) fn restarted_paused(self, seen: crate::pure::pause::Seen, confirmed: Option<Digest>) -> Self {
+        let mut node = self.stopped();
+        node.agent.tell_pause(seen);
+        node.start(StartedWindow::Clean, confirmed);
+        node
+    }
+    fn stopped(mut self) -> Self {
         let given = given(
             std::mem::take(&mut self.agent.orders),
             Some(self.agent.marks.clone()),
             self.agent.standing.clone(),
             self.disk_known_bad.clone(),
         );
-        let mut node = Self::asleep(given, self.now);
-        node.start(window, confirmed);
-        node
+        Self::asleep(given, self.now)
     }
     pub(super) fn on(&mut self, event: Event) -> Vec<Effect> {
         let effects = self.agent.on(event, self.now);

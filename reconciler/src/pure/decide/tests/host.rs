@@ -11,7 +11,7 @@ use meshplan_schemas::ident::{ModuleName, NodeId};
 use meshplan_schemas::lifecycle::epoch::EpochState;
 use meshplan_schemas::maintenance::{Openness, Window};
 use meshplan_schemas::report::{
-    Cause, DeclarationState, DeclarationStatus, EpochStatus, Report, ResourceLine, RollbackVerdict,
+    Cause, DeclarationState, DeclarationStatus, EpochStatus, Paused, Report, ResourceLine, RollbackVerdict,
 };
 use semver::Version;
 
@@ -51,6 +51,8 @@ pub(super) struct SimHost {
     pub(super) windows: Vec<Window>,
     /// What it says of single resources.
     pub(super) lines: Vec<ResourceLine>,
+    /// A person paused it.
+    pub(super) paused: Option<Paused>,
 }
 
 impl SimHost {
@@ -69,6 +71,7 @@ impl SimHost {
             version: Version::new(0, 1, 0),
             windows: Vec::new(),
             lines: Vec::new(),
+            paused: None,
         }
     }
 
@@ -87,6 +90,11 @@ impl SimHost {
     pub(super) fn take(&mut self, declaration: Declaration, now: Timestamp) {
         if !declaration.urgent && Openness::at(&self.windows, now).opens().is_some() {
             let waits = "waits for the maintenance window".to_owned();
+            self.taken = Some((declaration.sequence, DeclarationState::Queued, waits));
+            return;
+        }
+        if self.paused.is_some() {
+            let waits = "waits for the end of a pause".to_owned();
             self.taken = Some((declaration.sequence, DeclarationState::Queued, waits));
             return;
         }
@@ -236,7 +244,7 @@ impl SimHost {
             witness: 1,
             marks: meshplan_schemas::report::Marks::default(),
             stale: false,
-            paused: None,
+            paused: self.paused.clone(),
             epoch,
             rotations: vec![],
             policy_digest: None,

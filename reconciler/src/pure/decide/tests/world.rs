@@ -410,7 +410,7 @@ impl World {
             host.take(declaration, self.now);
             changed = host.taken != before;
         }
-        if let Some(epoch) = epoch {
+        if let Some(epoch) = epoch.filter(|_| host.paused.is_none()) {
             changed |= host.take_epoch(id, &epoch, &self.epochs);
         }
         changed

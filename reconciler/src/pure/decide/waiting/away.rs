@@ -1,4 +1,4 @@
-//! Who or what cannot begin now: machines that were not heard from, machines whose own window is shut, a plan whose window is
+//! Who or what cannot begin now: machines that were not heard from or are paused, machines whose own window is shut, a plan whose window is
 //! (DL-17, DL-19).
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,7 +14,7 @@ use super::holds::{Hold, place};
 use super::plan::new_walk;
 use crate::pure::compose::Composed;
 use crate::pure::decide::draft::Draft;
-use crate::pure::decide::{after_secs, classes, some, walk, windows};
+use crate::pure::decide::{after_secs, classes, look, some, walk, windows};
 use crate::pure::delivery::Delivery;
 
 /// A stage opens in its plan's window only: until the first may, the delivery is held, and opens by itself (DL-17).
@@ -57,15 +57,17 @@ pub(super) fn hold(
         return None;
     }
     let away = away(draft, delivery, tree);
-    let shut = away.values().any(|(_, why)| matches!(why, Away::Shut { .. }));
-    if absent == Absent::Skip && !(shut && away.len() == heard(draft, delivery, tree)) {
+    let later = (away.values()).any(|(_, why)| matches!(why, Away::Shut { .. } | Away::Paused { .. }));
+    if absent == Absent::Skip && !(later && away.len() == heard(draft, delivery, tree)) {
         return None;
     }
     let mut unheard: Vec<&str> = Vec::new();
+    let mut paused: Vec<String> = Vec::new();
     let mut shut: BTreeMap<Timestamp, Vec<&str>> = BTreeMap::new();
     for (name, why) in away.values() {
         match why {
             Away::Unheard => unheard.push(name.as_str()),
+            Away::Paused { words } => paused.push(format!("{name} ({words})")),
             Away::Shut { opens } => shut.entry(*opens).or_default().push(name.as_str()),
         }
     }
@@ -73,7 +75,7 @@ pub(super) fn hold(
     if let Some(opens) = opens {
         draft.due(opens);
     }
-    let code = match (unheard.is_empty(), shut.is_empty()) {
+    let code = match (unheard.is_empty() && paused.is_empty(), shut.is_empty()) {
         (true, true) => return None,
         (true, false) => Code::Window,
         (false, _) => Code::Absent,
@@ -85,13 +87,16 @@ pub(super) fn hold(
             some(&unheard)
         )
     });
+    let paused: Vec<&str> = paused.iter().map(String::as_str).collect();
+    let paused = (!paused.is_empty()).then(|| format!("paused on the machine: {}", some(&paused)));
     let shut = shut.iter().map(|(opens, names)| {
         format!(
             "their own maintenance window is shut until {opens}: {}",
             some(names)
         )
     });
-    let reason = unheard.into_iter().chain(shut).collect::<Vec<_>>().join("; ");
+    let reason = unheard.into_iter().chain(paused).chain(shut);
+    let reason = reason.collect::<Vec<_>>().join("; ");
     let says = match absent {
         Absent::Skip => "absent = \"skip\", and nobody would be left to look at",
         Absent::Hold | Absent::Wait => "absent = \"hold\"",
@@ -112,11 +117,11 @@ fn heard(draft: &Draft<'_>, delivery: &Delivery, tree: &Composed) -> usize {
     required(delivery, tree).iter().filter(|id| heard(id)).count()
 }
 
-/// The machines that a go takes out of the gate: those that were not heard from (DL-19). Who only waits for its window is
+/// The machines that a go takes out of the gate: those that were not heard from, or are paused (DL-19, HR-17). Who only waits for its window is
 /// ordered, begins when it opens, and is looked at.
 pub(super) fn excused_by_go(draft: &mut Draft<'_>, delivery: &Delivery, tree: &Composed) -> BTreeSet<NodeId> {
     let away = away(draft, delivery, tree).into_iter();
-    away.filter(|(_, (_, why))| matches!(why, Away::Unheard))
+    away.filter(|(_, (_, why))| matches!(why, Away::Unheard | Away::Paused { .. }))
         .map(|(id, _)| id)
         .collect()
 }
@@ -125,6 +130,11 @@ pub(super) fn excused_by_go(draft: &mut Draft<'_>, delivery: &Delivery, tree: &C
 pub(super) enum Away {
     /// It was heard from once, and not lately (DL-19).
     Unheard,
+    /// A person paused it on the machine: it counts as absent until that is over (HR-17).
+    Paused {
+        /// Until when, and why.
+        words: String,
+    },
     /// Its own maintenance window is shut: it counts as absent until it opens (DL-17).
     Shut {
         /// When it opens.
@@ -157,6 +167,9 @@ pub(super) fn away(
         let Some(heard) = state.heard_at else { continue };
         if !snapshot.connected.contains(&id) && after_secs(heard, tree.fleet.present_secs) <= draft.now() {
             out.insert(id, (node.name.clone(), Away::Unheard));
+        } else if let Some(paused) = state.paused() {
+            let words = look::pause(paused);
+            out.insert(id, (node.name.clone(), Away::Paused { words }));
         } else if let Some(opens) = shut.get(&id) {
             out.insert(id, (node.name.clone(), Away::Shut { opens: *opens }));
         }

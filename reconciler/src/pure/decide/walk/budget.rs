@@ -74,7 +74,7 @@ fn is_bounded(stage: &StageRun) -> bool {
     stage.spread_links || !stage.budget.is_empty()
 }
 
-/// The machines of the fleet that are not there to be counted on: away, or sent an order of this walk and not healthy
+/// The machines of the fleet that are not there to be counted on: away, paused, or sent an order of this walk and not healthy
 /// with it.
 fn down(draft: &Draft<'_>, tree: &Composed, walk: &Walk, stage: &StageRun) -> BTreeMap<NodeId, &'static str> {
     let snapshot = draft.known.snapshot;
@@ -84,7 +84,19 @@ fn down(draft: &Draft<'_>, tree: &Composed, walk: &Walk, stage: &StageRun) -> BT
         let long_ago = heard.is_some_and(|at| after_secs(at, tree.fleet.present_secs) <= draft.now());
         long_ago && !snapshot.connected.contains(id)
     };
+    let paused = |id: &NodeId| {
+        snapshot
+            .nodes
+            .get(id)
+            .is_some_and(|state| state.paused().is_some())
+    };
     if !stage.over_budget {
+        down.extend(
+            tree.nodes
+                .keys()
+                .filter(|id| paused(id))
+                .map(|id| (*id, "paused on the machine")),
+        );
         down.extend(
             tree.nodes
                 .keys()

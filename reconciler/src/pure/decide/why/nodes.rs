@@ -130,6 +130,7 @@ pub fn why_node(node: &NodeView, open: &Open, now: Timestamp) -> Why {
             answer.next = "it gets the list, the epoch in force and its declaration".to_owned();
         }
         "away" => away(node, &of, &mut answer),
+        _ if node.paused.is_some() => paused(node, &mut answer),
         _ => there(node, &of, open, &mut answer),
     }
     answer
@@ -182,6 +183,19 @@ fn away(node: &NodeView, of: &Of<'_>, answer: &mut Why) {
         (None, None) => "it gets what it has missed".to_owned(),
     };
     answer.command = of.waiting.or(of.later).or(of.outstanding).and_then(why_of);
+}
+
+/// A node on which a person has paused everything.
+fn paused(node: &NodeView, answer: &mut Why) {
+    let words = node.paused.as_deref().unwrap_or_default();
+    answer.waits_for = format!(
+        "the end of the pause that a person made on {}: {words}",
+        node.name
+    );
+    "a paused machine begins no order, and counts as absent; a day at most (HR-17)"
+        .clone_into(&mut answer.rule);
+    answer.next = "it begins the newest that it was given".to_owned();
+    answer.command = Some(format!("meshplan-host resume, on {}", node.name));
 }
 
 /// A node that is connected, and in no stage.

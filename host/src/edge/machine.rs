@@ -8,6 +8,7 @@
 //! | `machine/apply.rs` | a declaration behind a window |
 //! | `machine/way_back.rs` | what is kept of everything that will be touched |
 //! | `machine/sweep.rs` | what nothing declares any more |
+//! | `machine/hand_over.rs` | what a process takes over from, once it is up |
 //! | `machine/room.rs` | room for the whole change, before anything is touched |
 //! | `machine/policy.rs` | the effective policy behind a window |
 //! | `machine/verdict.rs` | arm, confirm, revert |
@@ -21,6 +22,7 @@
 mod apply;
 mod forward;
 mod guard;
+mod hand_over;
 mod leavings;
 mod policy;
 mod repair;

@@ -80,10 +80,6 @@ pub(super) fn of(spec: &Process, stopped: &[Around]) -> Result<Wanted, Invalid> 
         return Err(fields(why));
     }
     unit_name(&service_of(&spec.name)).map_err(fields)?;
-    if !spec.replaces.is_empty() {
-        let why = "this host does not have `replaces` yet: nothing of the module is touched";
-        return Err(fields(why.to_owned()));
-    }
     Ok(Wanted {
         name: spec.name.clone(),
         run: spec.run,

@@ -109,6 +109,8 @@ pub struct Inputs<'a> {
     pub declared: BTreeSet<Target>,
     /// Every resource that the declaration names.
     pub names: BTreeSet<ResourceName>,
+    /// What processes of the declaration take over from: each thing, and the process (HK-7).
+    pub replaced: BTreeMap<ResourceName, ResourceName>,
     /// Modules that it leaves out, with the reason (HR-7).
     pub left_out: BTreeMap<ModuleName, String>,
     /// The machine was there before (HR-8).
@@ -232,7 +234,12 @@ pub fn plan(inputs: &Inputs<'_>) -> Plan {
             }
         }
     }
-    plan.steps.extend(sweeps.late.into_iter().map(Step::Sweep));
+    let late = sweeps
+        .late
+        .into_iter()
+        .map(|sweep| sweep::given_up(sweep, inputs, &plan.holds));
+    let late: Vec<Sweep> = late.collect();
+    plan.steps.extend(late.into_iter().map(Step::Sweep));
     plan.steps.extend(sweeps.tidy.into_iter().map(Step::Tidy));
     plan
 }

@@ -99,6 +99,22 @@ pub fn died_between(first: &Unit, second: Option<&Unit>) -> Option<String> {
     None
 }
 
+/// Why a unit was not up all the while between two looks: active and running at both, the same main process, never
+/// started again in between (HK-7). None where it was. One that still starts is not up by this.
+#[must_use]
+pub fn not_up_throughout(first: Option<&Unit>, second: Option<&Unit>) -> Option<String> {
+    let (Some(first), Some(second)) = (first, second) else {
+        return Some("there is no such unit".to_owned());
+    };
+    let down = |unit: &Unit| (unit.active != "active" || unit.sub != "running").then(|| unit.words());
+    if let Some(words) = down(first).or_else(|| down(second)) {
+        return Some(format!("it is {words}"));
+    }
+    let is_same = first.main_pid == second.main_pid && first.main_pid != 0;
+    (!is_same || first.restarts != second.restarts)
+        .then(|| "it died and was started again between two looks at it".to_owned())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -132,6 +148,38 @@ mod tests {
         let looping = unit("activating", "auto-restart");
         assert!(!looping.is_at_rest() && looping.state() == "auto-restart");
         assert!(unit("failed", "failed").is_at_rest());
+    }
+
+    // holds: HK-7
+    #[test]
+    fn up_throughout_is_running_at_both_looks_in_one_process_and_never_started_again() {
+        let up = unit("active", "running");
+        assert_eq!(not_up_throughout(Some(&up), Some(&up)), None);
+        for other in [
+            unit("activating", "start"),
+            unit("activating", "auto-restart"),
+            unit("active", "exited"),
+            unit("reloading", "reload"),
+            unit("failed", "failed"),
+            Unit {
+                main_pid: 8,
+                ..up.clone()
+            },
+            Unit {
+                restarts: 1,
+                ..up.clone()
+            },
+        ] {
+            assert!(not_up_throughout(Some(&up), Some(&other)).is_some(), "{other:?}");
+            assert!(not_up_throughout(Some(&other), Some(&up)).is_some(), "{other:?}");
+        }
+        let without = Unit {
+            main_pid: 0,
+            ..up.clone()
+        };
+        assert!(not_up_throughout(Some(&without), Some(&without)).is_some());
+        assert!(not_up_throughout(Some(&up), None).is_some());
+        assert!(not_up_throughout(None, Some(&up)).is_some());
     }
 
     // holds: HK-5

@@ -16,7 +16,7 @@ fn world() -> World {
     world
 }
 
-fn process(id: &str, fields: Value) -> Resource {
+pub(crate) fn process(id: &str, fields: Value) -> Resource {
     let mut spec = json!({
         "name": id, "command": ["/usr/bin/web"], "run": "daemon", "restart": "always",
         "timeout_secs": 60, "stop_secs": 30, "witness": "none",

@@ -34,8 +34,8 @@ const BETWEEN_LOOKS: Duration = Duration::from_secs(10);
 
 /// What has been done so far.
 #[derive(Debug, Default)]
-struct Done {
-    lines: Vec<ResourceLine>,
+pub(super) struct Done {
+    pub(super) lines: Vec<ResourceLine>,
     /// The modules that failed, each with the resource that did.
     failed: BTreeMap<ModuleName, ResourceName>,
     /// The step that failed and that all that comes after it waits for (HR-4).
@@ -43,7 +43,7 @@ struct Done {
     /// What was started, as it stood at the first look.
     started: BTreeMap<ResourceName, Seen>,
     /// Why the first failure.
-    why: Option<String>,
+    pub(super) why: Option<String>,
 }
 
 impl Machine {
@@ -149,7 +149,13 @@ impl Machine {
             self.step(step, &survey.wanted, &mut next, &mut done);
         }
         if late.is_none() {
+            let takers = self.takers(&survey, &done);
+            if !(done.started.is_empty() && takers.is_empty()) {
+                self.setup.system.rest(BETWEEN_LOOKS);
+            }
             self.look_again(&mut done);
+            let on_failure = declaration.on_failure;
+            self.hand_over(&survey, (&takers, on_failure), &mut next, &mut done);
         }
         let failed = done.why.is_some();
         let revert = match &done.why {
@@ -350,6 +356,8 @@ impl Machine {
                     Err(why) => done.fail(line(name, Outcome::Failed, why, None)),
                 }
             }
+            // Once it is up, after the second look.
+            Step::Sweep(sweep) if sweep.after.is_some() => {}
             Step::Sweep(sweep) => done.lines.extend(self.sweep(sweep, next)),
             Step::Tidy(path) => {
                 if let Err(e) = atomic::remove_folder(self.root(), path) {
@@ -401,12 +409,8 @@ impl Machine {
             .map_err(|why| format!("it was to be {}: {why}", following.words()))
     }
 
-    /// The second look at everything that was started, all together (HR-13, HK-5).
+    /// The second look at everything that was started, a moment after the first, all together (HR-13, HK-5).
     fn look_again(&self, done: &mut Done) {
-        if done.started.is_empty() {
-            return;
-        }
-        self.setup.system.rest(BETWEEN_LOOKS);
         for (name, first) in std::mem::take(&mut done.started) {
             if let Some(why) = first.look_again(&*self.setup.system) {
                 done.lines.retain(|line| line.name != name);
@@ -443,7 +447,7 @@ impl Machine {
             match (old.outcome, undone) {
                 // What could not be put back, and what stays for it goes only forward.
                 (_, Some(new)) if matches!(new.outcome, Outcome::Failed | Outcome::Kept) => new.clone(),
-                (Outcome::Failed | Outcome::Refused | Outcome::Skipped, _) | (_, None) => old,
+                (Outcome::Failed | Outcome::Refused | Outcome::Skipped | Outcome::Kept, _) | (_, None) => old,
                 (_, Some(_)) => line(
                     &old.name,
                     Outcome::Reverted,
@@ -473,6 +477,12 @@ impl Done {
                 .lines
                 .push(line(&following.name, Outcome::Restarted, words, None)),
         }
+    }
+
+    /// Whether this one failed.
+    pub(super) fn has_failed(&self, name: &ResourceName) -> bool {
+        let failed = |line: &ResourceLine| line.name == *name && line.outcome == Outcome::Failed;
+        self.lines.iter().any(failed)
     }
 
     fn fail(&mut self, failure: ResourceLine) {

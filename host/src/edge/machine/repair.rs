@@ -115,6 +115,12 @@ impl Machine {
                         .push(line(name, *outcome, why.clone(), Some(*asked)));
                     continue;
                 }
+                Step::Sweep(sweep) if sweep.after.is_some() => {
+                    applied
+                        .lines
+                        .push(sweep.waits("it is not handed over between orders"));
+                    continue;
+                }
                 Step::Follow(_) | Step::Sweep(_) | Step::Record(_) | Step::Tidy(_) => continue,
             };
             if self.waits_for_window(write, &book) {

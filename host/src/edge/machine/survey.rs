@@ -18,6 +18,7 @@ use crate::pure::capability;
 use crate::pure::observed::Observed;
 use crate::pure::order::order;
 use crate::pure::record::Ledger;
+use crate::pure::takeover;
 use crate::pure::target::{Sort, Target};
 use crate::pure::target_path::TargetPath;
 
@@ -140,6 +141,7 @@ impl Machine {
             .filter(|target| !targets.contains(target))
             .filter_map(Target::place)
             .collect();
+        let not_to_be_had = takeover::refused(declaration);
         let opened = sealed::open(declaration, &self.keys);
         let observe_all = declaration.mode == Mode::Observe;
         let mut wanted = BTreeMap::new();
@@ -164,7 +166,7 @@ impl Machine {
                 let is_own = ask.target.as_ref().is_some_and(|target| ledger.has(target));
                 !looked_at && (ask.found.is_none() || is_own || !is_untaken)
             };
-            let asks = match lacking {
+            let asks = match lacking.or_else(|| not_to_be_had.get(&module).cloned()) {
                 Some(why) => Err(why),
                 None => self.asks(
                     (&resources, &opened),
@@ -184,6 +186,7 @@ impl Machine {
             parts.push((module, part));
         }
         let inputs = Inputs {
+            replaced: takeover::replaced(declaration),
             ledger,
             ledger_lost: matches!(self.ledger, LedgerState::Unknown { .. }),
             parts,

@@ -1,6 +1,6 @@
 //! What a former declaration wrote and this one lacks (HR-2, HR-6, HR-15, HR-16).
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use meshplan_schemas::ident::ResourceName;
 use meshplan_schemas::report::{Outcome, ResourceLine};
@@ -8,7 +8,7 @@ use meshplan_schemas::report::{Outcome, ResourceLine};
 use super::{Inputs, Part};
 use crate::pure::observed::Observed;
 use crate::pure::outcome::line;
-use crate::pure::record::{Found, Record, Thing};
+use crate::pure::record::{Found, Held, Record, Thing};
 use crate::pure::target::{Sort, Target};
 use crate::pure::target_path::TargetPath;
 
@@ -26,6 +26,8 @@ pub struct Sweep {
     pub target: Option<Target>,
     /// The resource is still declared, at another target: this goes only once that is done.
     pub moved: bool,
+    /// The process that takes over from it: it goes only once that is up (HK-7).
+    pub after: Option<ResourceName>,
     /// What is done with it.
     pub how: SweepHow,
     /// What stands there.
@@ -58,12 +60,22 @@ impl Sweep {
 
     /// Why it goes.
     #[must_use]
-    pub fn because(&self) -> &'static str {
-        if self.moved {
-            "its resource moved"
-        } else {
-            "nothing declares it any more"
+    pub fn because(&self) -> String {
+        match &self.after {
+            Some(by) => format!("{by} has taken over from it"),
+            None if self.moved => "its resource moved".to_owned(),
+            None => "nothing declares it any more".to_owned(),
         }
+    }
+
+    /// The line while it stays for the process that is to take over from it, because.
+    #[must_use]
+    pub fn waits(&self, why: &str) -> ResourceLine {
+        let target = self.target.as_ref();
+        let place = target.map_or_else(String::new, |target| format!("{target} "));
+        let by = (self.after.as_ref()).map_or_else(String::new, ToString::to_string);
+        let reason = format!("{place}stays until {by} is up, and the next order hands it over: {why}");
+        line(&self.name, Outcome::Kept, reason, None)
     }
 
     /// The line once it is done.
@@ -143,6 +155,7 @@ pub(super) fn sweeps(inputs: &Inputs<'_>, lines: &mut Vec<ResourceLine>) -> Swee
             kind: record.kind.clone(),
             target: record.target.clone(),
             moved,
+            after: None,
             how: how(record, inputs),
             before: record
                 .target
@@ -160,8 +173,16 @@ pub(super) fn sweeps(inputs: &Inputs<'_>, lines: &mut Vec<ResourceLine>) -> Swee
                 .filter_map(Target::place)
                 .any(|d| d.is_below(&path) || d == path)
         };
+        let after = inputs.replaced.get(&record.name).filter(|_| sweep.acts());
         if record.kind == "directory" {
             folders.push(sweep);
+        } else if let Some(by) = after.filter(|_| !record.target.as_ref().is_some_and(in_the_way)) {
+            // Still read and run until the process is up, so it is not gone for the folders that it is in.
+            out.late.push(Sweep {
+                moved: false,
+                after: Some(by.clone()),
+                ..sweep
+            });
         } else if moved && !record.target.as_ref().is_some_and(in_the_way) {
             out.late.push(sweep);
         } else {
@@ -185,11 +206,30 @@ pub(super) fn sweeps(inputs: &Inputs<'_>, lines: &mut Vec<ResourceLine>) -> Swee
         .early
         .iter()
         .chain(&out.late)
-        .filter(|sweep| matches!(sweep.how, SweepHow::Remove))
+        .filter(|sweep| matches!(sweep.how, SweepHow::Remove) && sweep.after.is_none())
         .filter_map(|sweep| sweep.target.as_ref().and_then(Target::path).cloned())
         .collect();
     empty_folders(inputs, folders, &mut gone, &mut out);
     out
+}
+
+/// What a process was to take over from stays as it is where the process is not applied now (HK-7).
+pub(super) fn given_up(sweep: Sweep, inputs: &Inputs<'_>, holds: &BTreeMap<ResourceName, Held>) -> Sweep {
+    let Some(by) = &sweep.after else { return sweep };
+    let is_applied = inputs
+        .parts
+        .iter()
+        .any(|(module, part)| *module == by.module && matches!(part, Part::Apply(_)));
+    let why = match (is_applied, holds.contains_key(by)) {
+        (true, false) => return sweep,
+        (true, true) => format!("{by} takes over from it, and what was found in its place is held"),
+        (false, _) => format!("{by} takes over from it, and its module is not applied now"),
+    };
+    Sweep {
+        after: None,
+        how: SweepHow::Keep(why),
+        ..sweep
+    }
 }
 
 /// Folders, deepest first: those in which nothing will be left go.

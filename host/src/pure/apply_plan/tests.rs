@@ -63,6 +63,7 @@ fn inputs(ledger: &Ledger, asks: Vec<Ask>) -> Inputs<'_> {
         ledger_lost: false,
         declared: asks().filter_map(|a| a.target.clone()).collect(),
         names: asks().map(|a| a.name.clone()).collect(),
+        replaced: BTreeMap::new(),
         left_out: BTreeMap::new(),
         adopted: false,
         take: BTreeSet::new(),
@@ -236,4 +237,99 @@ fn an_observed_module_only_says_what_would_change_and_keeps_its_records() {
     let plan = plan(&inputs);
     assert!(plan.steps.is_empty(), "{plan:?}");
     assert!(plan.lines.first().unwrap().reason.contains("would change"));
+}
+
+fn takes_over<'a>(ledger: &'a Ledger, asks: Vec<Ask>) -> Inputs<'a> {
+    let mut inputs = inputs(ledger, asks);
+    inputs.replaced.insert(name("old.c"), name("web.app"));
+    inputs
+}
+
+// holds: HK-7
+#[test]
+fn what_a_process_takes_over_from_goes_last_and_only_after_it_and_nothing_counts_it_as_gone() {
+    let mut ledger = ledger(vec![
+        record("old.c", "/made/c", Found::Nothing),
+        record("old.d", "/d", Found::Nothing),
+    ]);
+    ledger.made.insert(path("/made"));
+    let app = ask("web.app", "/app", Decision::Create("x".to_owned()), None);
+    let mut inputs = takes_over(&ledger, vec![app]);
+    let folder = Observed::Directory {
+        names: vec!["c".to_owned()],
+        mode: 0o755,
+        uid: 0,
+        gid: 0,
+    };
+    inputs.there.insert(path("/made").into(), folder);
+    let plan = plan(&inputs);
+    let [Step::Sweep(other), Step::Write(_), Step::Sweep(handed)] = plan.steps.as_slice() else {
+        panic!("{plan:?}");
+    };
+    assert_eq!(
+        (other.name.to_string(), &other.after),
+        ("old.d".to_owned(), &None)
+    );
+    assert_eq!(
+        (handed.name.to_string(), &handed.after),
+        ("old.c".to_owned(), &Some(name("web.app")))
+    );
+    assert!(
+        handed.acts() && handed.line().reason.ends_with("web.app has taken over from it"),
+        "{handed:?}"
+    );
+}
+
+// holds: HK-7
+#[test]
+fn an_orphan_of_a_former_order_is_handed_over_and_one_that_is_gone_needs_nobody() {
+    let old = record("old.c", "/c", Found::Nothing);
+    let mut ledger = Ledger::default();
+    ledger.orphans.insert(path("/c").into(), old);
+    let app = || ask("web.app", "/app", Decision::Unchanged, Some(file(b"x")));
+    let mut inputs = takes_over(&ledger, vec![app()]);
+    inputs.there.insert(path("/c").into(), there());
+    let waits = plan(&inputs);
+    let handed = |plan: &Plan| {
+        plan.steps
+            .iter()
+            .any(|step| matches!(step, Step::Sweep(s) if s.after.is_some()))
+    };
+    assert!(handed(&waits) && waits.changes_something(&ledger), "{waits:?}");
+    inputs.there.insert(path("/c").into(), Observed::Absent);
+    let gone = plan(&inputs);
+    assert!(!handed(&gone), "{gone:?}");
+    assert_eq!(sweeps(&gone), [("old.c".to_owned(), &SweepHow::Gone)]);
+}
+
+// holds: HK-7
+#[test]
+fn while_the_process_is_not_applied_what_it_takes_over_from_is_kept() {
+    let ledger = ledger(vec![record("old.c", "/c", Found::Nothing)]);
+    let app = ask(
+        "web.app",
+        "/app",
+        Decision::Create("x".to_owned()),
+        Some(file(b"theirs")),
+    );
+    let parts = [
+        Part::Observe(vec![app.clone()]),
+        Part::Refused {
+            names: vec![name("web.app")],
+            why: "no such kind".to_owned(),
+        },
+        // Held: what was there is not the host's (HR-8).
+        Part::Apply(vec![app]),
+    ];
+    for part in parts {
+        let mut inputs = takes_over(&ledger, Vec::new());
+        inputs.adopted = true;
+        inputs.parts.push(("web".parse().unwrap(), part));
+        let plan = plan(&inputs);
+        let [Step::Sweep(sweep)] = plan.steps.as_slice() else {
+            panic!("{plan:?}");
+        };
+        assert_eq!(sweep.line().outcome, Outcome::Kept);
+        assert!(!plan.changes_something(&ledger), "{plan:?}");
+    }
 }

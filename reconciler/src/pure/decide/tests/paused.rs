@@ -43,7 +43,7 @@ fn a_paused_machine_holds_the_start_and_its_end_lets_it_begin() {
         "{reason}"
     );
     assert!(
-        why(&world.archive[&commit], None, world.now)
+        why(&world.archive[&commit], &world.snapshot.deliveries, world.now)
             .waits_for
             .contains("n2")
     );

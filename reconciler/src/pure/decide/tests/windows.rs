@@ -1,15 +1,18 @@
 //! Windows: the plan's, in which stages open, and the machines' own (DL-17, FR-7). The world's first commit is delivered on
 //! a Sunday at 12:03:20 UTC.
 
+use std::sync::Arc;
+
 use meshplan_schemas::document::plan::Absent;
+use meshplan_schemas::ident::CommitId;
 use meshplan_schemas::lifecycle::delivery::State;
 use meshplan_schemas::maintenance::{FleetWindows, Window};
 use meshplan_schemas::policy;
 
 use super::host::Behaviour;
 use super::world::{World, node, set, tree};
-use crate::pure::compose::Composed;
-use crate::pure::decide::why::why;
+use crate::pure::compose::{Composed, ComposedNode};
+use crate::pure::decide::why::{Why, why};
 use crate::pure::snapshot::Verb;
 
 fn window(from: &str, to: &str) -> Window {
@@ -37,19 +40,28 @@ fn in_window(from: &str, to: &str) -> Composed {
 
 /// A fleet whose machines begin nothing outside of this window, with a commit on its way that changes them.
 fn with_hosts_window(from: &str, to: &str, absent: Absent) -> (World, Composed) {
+    with_windows_of_two(((from, to), (from, to)), absent)
+}
+
+/// The same with another window for the last machine.
+fn with_windows_of_two((most, last): ((&str, &str), (&str, &str)), absent: Absent) -> (World, Composed) {
     let mut world = World::at_rest(3);
-    let own = window(from, to);
-    for host in world.hosts.values_mut() {
-        host.windows = vec![own.clone()];
+    for (id, host) in &mut world.hosts {
+        let (from, to) = if *id == node(3) { last } else { most };
+        host.windows = vec![window(from, to)];
     }
-    let text = format!(
-        "[[base.scheduler.windows]]\ndays = [\"sun\", \"mon\"]\nfrom = \"{from}\"\nto = \"{to}\"\nzone = \"UTC\"\n"
-    );
+    let of = |at: &str, (from, to): (&str, &str)| {
+        format!(
+            "[[{at}.scheduler.windows]]\ndays = [\"sun\", \"mon\"]\nfrom = \"{from}\"\nto = \"{to}\"\nzone = \"UTC\"\n"
+        )
+    };
+    let text = of("base", most) + &of("roles.last", last);
     let windows = FleetWindows::of(&policy::parse(&text).unwrap());
     // The commit that was accepted has the policy that runs.
     for commit in world.trees.clone().into_keys() {
         let mut accepted = tree(3, "one", &[("web", "one")]);
         accepted.windows = windows.clone();
+        give_role(&mut accepted);
         world.trees.insert(
             commit,
             crate::pure::decide::Tree::Composed(std::sync::Arc::new(accepted)),
@@ -57,9 +69,37 @@ fn with_hosts_window(from: &str, to: &str, absent: Absent) -> (World, Composed) 
     }
     let tree = change(|tree| {
         tree.windows = windows;
+        give_role(tree);
         tree.plans.values_mut().for_each(|plan| plan.absent = absent);
     });
     (world, tree)
+}
+
+/// The role that has the last machine's window.
+fn give_role(tree: &mut Composed) {
+    let nodes = tree.nodes.iter().map(|(id, node)| {
+        let mut with = ComposedNode::clone(node);
+        if *id == self::node(3) {
+            with.roles = vec!["last".parse().unwrap()];
+        }
+        (*id, Arc::new(with))
+    });
+    tree.nodes = nodes.collect();
+}
+
+/// The same commit as one of the policy.
+fn of_policy(tree: Composed) -> Composed {
+    let mut policy = super::world::tree(3, "two", &[("web", "one")]);
+    give_role(&mut policy);
+    Composed {
+        windows: tree.windows,
+        plans: tree.plans,
+        ..policy
+    }
+}
+
+fn asked(world: &World, commit: &CommitId) -> Why {
+    why(&world.archive[commit], &world.snapshot.deliveries, world.now)
 }
 
 // holds: DL-17, DL-2
@@ -119,6 +159,121 @@ fn a_stage_opens_only_when_what_is_left_of_the_window_is_longer_than_its_deadlin
     world.run(100);
     assert_eq!(world.state(&commit), State::Delivered);
     assert_eq!(world.runs(2, "web").as_deref(), Some("two"));
+}
+
+// holds: DL-13, DL-17
+#[test]
+fn what_passed_before_a_night_is_looked_at_before_the_next_gate_opens_in_the_morning() {
+    let mut world = World::at_rest(3);
+    let mut tree = in_window("12:00", "12:04");
+    for plan in tree.plans.values_mut() {
+        plan.stages[0].healthy.as_mut().unwrap().within_secs = 20;
+    }
+    let commit = world.merge(tree);
+    world.run(300);
+    let said = asked(&world, &commit).waits_for;
+    assert_eq!(said, "the window of the plan, then rest opens");
+    world.switch_off(1);
+    world.now = "2026-11-30T12:00:00Z".parse().unwrap();
+    world.report_all();
+    world.run(100);
+    assert_eq!(
+        world.runs(2, "web").as_deref(),
+        Some("one"),
+        "the canary died in the night"
+    );
+    assert_eq!(
+        world.state(&commit),
+        State::RollingBack,
+        "{:?}",
+        world.codes(&commit)
+    );
+    let reason = &world.archive[&commit].reason;
+    assert!(
+        reason.contains("did not answer when the next gate was to open"),
+        "{reason}"
+    );
+}
+
+// holds: RO-2
+#[test]
+fn a_wave_of_a_rollout_begins_when_the_windows_of_its_required_machines_are_open_and_says_so() {
+    let (mut world, tree) = with_hosts_window("12:00", "12:04", Absent::Hold);
+    world.now = "2026-11-29T12:03:45Z".parse().unwrap();
+    world.report_all();
+    let commit = world.merge(of_policy(tree));
+    world.run(300);
+    assert!(
+        world.policy(1).unwrap().contains("two"),
+        "{:?}",
+        world.codes(&commit)
+    );
+    let monday = "2026-11-30T12:00:00Z".parse().unwrap();
+    let said = asked(&world, &commit);
+    assert_eq!(
+        (
+            said.waits_for.as_str(),
+            said.rule.as_str(),
+            said.deadline,
+            world.decide(&[]).next_at
+        ),
+        (
+            "the own maintenance windows of n2, n3, then rest opens",
+            "policy: scheduler.windows of the machines, RO-2",
+            Some(monday),
+            Some(monday)
+        )
+    );
+    let epochs = world.epochs.len();
+    world.now = monday;
+    world.report_all();
+    assert_eq!(
+        world.epochs.len(),
+        epochs,
+        "released before the canary was looked at again"
+    );
+    world.run(100);
+    assert_eq!(world.state(&commit), State::Delivered);
+    assert!(world.policy(3).unwrap().contains("two"));
+}
+
+// holds: RO-2, RO-9
+#[test]
+fn machines_whose_windows_are_never_open_together_keep_a_wave_until_each_was_open_once() {
+    let (mut world, tree) = with_windows_of_two((("12:00", "12:05"), ("18:00", "18:05")), Absent::Wait);
+    let commit = world.merge(of_policy(tree));
+    world.run(200);
+    let evening = "2026-11-29T18:00:00Z".parse().unwrap();
+    let said = asked(&world, &commit);
+    assert_eq!(
+        (said.waits_for.as_str(), said.deadline),
+        (
+            "the own maintenance windows of n2, n3, then rest opens",
+            Some(evening)
+        ),
+        "{:?}",
+        world.codes(&commit)
+    );
+    world.now = evening;
+    world.report_all();
+    world.run(100);
+    assert!(world.policy(3).unwrap().contains("two"), "its window is open");
+    assert_eq!(
+        world.state(&commit),
+        State::Delivering,
+        "{:?}",
+        world.codes(&commit)
+    );
+    world.now = "2026-11-30T12:00:00Z".parse().unwrap();
+    world.report_all();
+    world.run(100);
+    assert_eq!(
+        world.state(&commit),
+        State::Delivered,
+        "{:?}",
+        world.codes(&commit)
+    );
+    assert!(world.policy(2).unwrap().contains("two"));
 }
 
 // holds: DL-17, DL-4

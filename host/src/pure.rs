@@ -29,6 +29,7 @@ pub mod report;
 #[cfg(test)]
 pub(crate) mod sample;
 pub mod standing;
+pub mod strays;
 pub mod takeover;
 pub mod target;
 pub mod target_path;

@@ -40,6 +40,8 @@ mod processes;
 mod real;
 #[path = "machine/sealed.rs"]
 mod sealed;
+#[path = "machine/strays.rs"]
+mod strays;
 #[path = "machine/takeovers.rs"]
 mod takeovers;
 #[path = "machine/things.rs"]

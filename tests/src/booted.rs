@@ -9,6 +9,7 @@ use std::fs::{self, File};
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsFd as _;
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -256,6 +257,25 @@ impl Booted {
         Ok(())
     }
 
+    /// Whoever inside dials the socket at this path reaches that one outside, for as long as the test runs.
+    ///
+    /// # Errors
+    /// The machine is off; the path cannot be had.
+    pub fn answers_at(&self, path: &str, socket: &Path) -> Result<()> {
+        // A socket with a path belongs to whoever finds the path, in whatever name space.
+        let first = self.first_process()?.as_raw_nonzero();
+        let listener = UnixListener::bind(format!("/proc/{first}/root{path}"))?;
+        let socket = socket.to_owned();
+        std::thread::spawn(move || {
+            for inner in listener.incoming().flatten() {
+                if let Ok(outer) = UnixStream::connect(&socket) {
+                    let _ended = carry_local(inner, outer);
+                }
+            }
+        });
+        Ok(())
+    }
+
     /// Takes the machine's link down, or up again: nothing is told to anybody, packets are gone.
     ///
     /// # Errors
@@ -436,6 +456,17 @@ fn remove_group(group: &Path) -> std::io::Result<()> {
 
 /// Carries bytes both ways until both sides have ended.
 fn carry(inner: TcpStream, outer: TcpStream) -> std::io::Result<()> {
+    for (mut from, mut to) in [(inner.try_clone()?, outer.try_clone()?), (outer, inner)] {
+        std::thread::spawn(move || {
+            let _carried = std::io::copy(&mut from, &mut to);
+            let _ended = to.shutdown(Shutdown::Write);
+        });
+    }
+    Ok(())
+}
+
+/// As [`carry`], of sockets with a path.
+fn carry_local(inner: UnixStream, outer: UnixStream) -> std::io::Result<()> {
     for (mut from, mut to) in [(inner.try_clone()?, outer.try_clone()?), (outer, inner)] {
         std::thread::spawn(move || {
             let _carried = std::io::copy(&mut from, &mut to);

@@ -68,6 +68,7 @@ pub(super) fn status(place: &Place, clock: Clock) -> Result<Answer, Failure> {
         "policy_digest": standing.policy,
         "resources": standing.lines,
         "held": standing.held,
+        "strays": standing.strays,
         "probes": standing.probes,
         "rollbacks": standing.rollbacks,
         "left_out": standing.left_out,
@@ -239,6 +240,9 @@ fn tell(look: &Look, seen: &Host<'_>, waiting: &Waiting, paused: &OrBroken, now:
             "held",
             format!("{} found things; see `meshplan-host held`", standing.held.len()),
         );
+    }
+    for stray in &standing.strays {
+        row(&mut out, "stray", stray);
     }
     if !look.known_bad.is_empty() {
         row(

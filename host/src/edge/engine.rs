@@ -18,6 +18,9 @@ use crate::pure::container_spec::Spec;
 
 /// The container engine of a machine.
 pub trait Engine: Send + Sync + fmt::Debug {
+    /// Whether the machine has one, which may answer or not.
+    fn is_there(&self) -> bool;
+
     /// The container of exactly this name; none where there is none.
     ///
     /// # Errors
@@ -183,6 +186,10 @@ pub struct Listed {
     pub id: String,
     /// Its name.
     pub name: String,
+    /// The image that it was asked for with.
+    pub image: String,
+    /// Its state: `created`, `running`, `restarting`, `paused`, `exited`, `dead`.
+    pub status: String,
     /// The networks that it is in, running or not.
     pub networks: BTreeSet<String>,
     /// The volumes that it has.
@@ -255,6 +262,9 @@ pub struct Volume {
 pub struct NoEngine(pub &'static str);
 
 impl Engine for NoEngine {
+    fn is_there(&self) -> bool {
+        false
+    }
     fn container(&self, _name: &str) -> Result<Option<Container>, String> {
         Err(self.0.to_owned())
     }

@@ -14,6 +14,7 @@
 //! | `machine/verdict.rs` | arm, confirm, revert |
 //! | `machine/guard.rs` | the dead man of the open window |
 //! | `machine/leavings.rs` | what is fetched before, and what goes only after the confirm |
+//! | `machine/strays.rs` | what runs beside the fleet and is nobody's here |
 //! | `machine/repair.rs` | drift, and a ledger made anew |
 //!
 //! Blocking: call it from a thread that may wait. It reads no clock and opens no socket; `now` is unix seconds.
@@ -28,6 +29,7 @@ mod policy;
 mod repair;
 mod room;
 mod start;
+mod strays;
 mod survey;
 mod sweep;
 mod verdict;

@@ -62,7 +62,7 @@ pub fn compose(agent: &Agent, cause: Cause, facts: Facts, now: i64) -> Report {
         declaration: standing.declaration.clone(),
         resources: standing.lines.clone(),
         held: standing.held.clone(),
-        strays: Vec::new(),
+        strays: standing.strays.clone(),
         left_out: standing.left_out.clone(),
         capabilities: facts.capabilities,
         probes: standing.probes.clone(),

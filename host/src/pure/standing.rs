@@ -54,6 +54,9 @@ pub struct Standing {
     pub lines: Vec<ResourceLine>,
     /// What is held.
     pub held: Vec<ResourceLine>,
+    /// What is nobody's here (HR-9).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub strays: Vec<String>,
     /// What the probes said last.
     pub probes: Vec<ProbeLine>,
     /// Modules that the confirmed declaration leaves out.
@@ -99,6 +102,7 @@ impl Default for Standing {
             rollbacks: Vec::new(),
             lines: Vec::new(),
             held: Vec::new(),
+            strays: Vec::new(),
             probes: Vec::new(),
             left_out: Vec::new(),
             refused: Vec::new(),

@@ -9,7 +9,7 @@ use serde_json::json;
 use crate::containers::{acts, apply, container, names, shown, world};
 use crate::processes::process;
 use crate::things::{outcomes, reason};
-use crate::world::{Decl, World, because, file, settle};
+use crate::world::{Decl, World, because, file, path, settle};
 
 fn old() -> Resource {
     container("old", json!({ "image": "web:1" }))
@@ -138,12 +138,8 @@ fn while_the_process_dies_the_former_thing_runs_on_and_the_next_order_hands_it_o
 #[test]
 fn one_that_was_skipped_or_cannot_be_started_takes_nothing_over() {
     let (world, mut machine) = with_old();
-    let mut first = file("first", "/etc/first", "x");
-    first
-        .spec
-        .as_object_mut()
-        .unwrap()
-        .insert("validate".into(), json!("false"));
+    let first = file("first", "/locked/first", "x");
+    world.root.forbid(&path("/locked"));
     let mut decl = Decl::new(2)
         .with("legacy", vec![file("f", "/srv/f", "x")])
         .with("app", vec![first, taker(&["legacy.old"])]);

@@ -9,7 +9,13 @@ pub(super) fn work(machine: &mut Machine, job: Job, now: i64) -> Option<Done> {
     match job {
         Job::Apply(kept) => {
             let applied = machine.apply(&kept.payload, kept.digest, now);
-            Some(ended(machine, "apply", applied, now))
+            let strays = machine.strays(&kept.payload);
+            Some(ended(
+                machine,
+                "apply",
+                applied.map(|applied| words(applied, strays)),
+                now,
+            ))
         }
         Job::ApplyPolicy {
             epoch,
@@ -17,10 +23,14 @@ pub(super) fn work(machine: &mut Machine, job: Job, now: i64) -> Option<Done> {
             apply_secs,
         } => {
             let applied = machine.apply_policy(&text, epoch, apply_secs, now);
+            let applied = applied.map(|applied| words(applied, Vec::new()));
             Some(ended(machine, "apply the policy", applied, now))
         }
         Job::Repair(kept) => Some(match machine.repair(&kept.payload, now) {
-            Ok(applied) => Done::Repaired(words(applied)),
+            Ok(applied) => {
+                let strays = machine.strays(&kept.payload);
+                Done::Repaired(words(applied, strays))
+            }
             Err(e) => Done::Failed(format!("repair: {}", chain(&e))),
         }),
         Job::Rebuild(kept, basis) => machine
@@ -46,14 +56,9 @@ pub(super) fn work(machine: &mut Machine, job: Job, now: i64) -> Option<Done> {
     }
 }
 
-fn ended(
-    machine: &mut Machine,
-    what: &str,
-    applied: Result<machine::Applied, MachineError>,
-    now: i64,
-) -> Done {
+fn ended(machine: &mut Machine, what: &str, applied: Result<Applied, MachineError>, now: i64) -> Done {
     let done = match applied {
-        Ok(applied) => Done::Applied(words(applied)),
+        Ok(applied) => Done::Applied(applied),
         Err(e) => {
             let why = format!("{what}: {}", chain(&e));
             // What was begun is not left half done; a start would take it back the same way.
@@ -78,7 +83,7 @@ fn ended(
     done
 }
 
-fn words(applied: machine::Applied) -> Applied {
+fn words(applied: machine::Applied, strays: Vec<String>) -> Applied {
     Applied {
         end: match applied.end {
             End::Converged | End::Repaired => ApplyEnd::Converged,
@@ -89,6 +94,7 @@ fn words(applied: machine::Applied) -> Applied {
         },
         lines: applied.lines,
         held: applied.held,
+        strays,
         failed: applied.failed,
     }
 }

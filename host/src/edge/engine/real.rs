@@ -242,6 +242,10 @@ impl Engine for RealEngine {
         Ok(found.and_then(|found| named(found, name)))
     }
 
+    fn is_there(&self) -> bool {
+        self.socket().is_ok()
+    }
+
     fn containers(&self) -> Result<Vec<Listed>, String> {
         let all = query::ListContainersOptionsBuilder::new().all(true).build();
         let found = self.get(
@@ -259,6 +263,8 @@ impl Engine for RealEngine {
             let mounts = one.mounts.unwrap_or_default().into_iter();
             Listed {
                 id: one.id.unwrap_or_default(),
+                image: one.image.unwrap_or_default(),
+                status: one.state.map(|state| state.to_string()).unwrap_or_default(),
                 name: name.trim_start_matches('/').to_owned(),
                 networks: networks.unwrap_or_default().into_keys().collect(),
                 volumes: mounts.filter_map(|mount| mount.name).collect(),

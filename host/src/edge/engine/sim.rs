@@ -338,11 +338,17 @@ impl Engine for SimEngine {
             .map(|made| made.container.clone()))
     }
 
+    fn is_there(&self) -> bool {
+        true
+    }
+
     fn containers(&self) -> Result<Vec<Listed>, String> {
         let sim = self.answering()?;
         let listed = sim.containers.iter().map(|(name, made)| Listed {
             id: made.container.id.clone(),
             name: name.clone(),
+            image: made.container.image.clone(),
+            status: made.container.state.status.clone(),
             networks: made.container.networks.clone(),
             volumes: made.volumes.clone(),
         });

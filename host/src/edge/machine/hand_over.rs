@@ -68,13 +68,13 @@ impl Machine {
         let goes_back = (done.why.as_ref()).filter(|_| on_failure == OnFailure::Revert);
         let not_up = |by: &ResourceName| match takers.get(by) {
             _ if goes_back.is_some() => Some("this change goes back".to_owned()),
-            // A second look may have failed it.
+            Some(Err(why)) => Some(why.clone()),
+            // The second look has failed it.
             _ if done.has_failed(by) => Some(format!("{by} failed")),
             Some(Ok(first)) => match self.taker(by, survey) {
                 Ok(second) => not_up_throughout(first.as_ref(), second.as_ref()),
                 Err(why) => Some(why),
             },
-            Some(Err(why)) => Some(why.clone()),
             None => Some("nobody looked at it".to_owned()),
         };
         let verdicts: BTreeMap<&ResourceName, Option<String>> =

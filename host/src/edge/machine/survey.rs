@@ -209,7 +209,11 @@ impl Machine {
     }
 
     /// Every target that is named, each by one resource (HR-6).
-    fn targets(&self, declaration: &Declaration, ledger: &Ledger) -> Result<BTreeSet<Target>, String> {
+    pub(super) fn targets(
+        &self,
+        declaration: &Declaration,
+        ledger: &Ledger,
+    ) -> Result<BTreeSet<Target>, String> {
         let mut by_target: BTreeMap<Target, &ResourceName> = BTreeMap::new();
         let mut names: BTreeSet<&ResourceName> = BTreeSet::new();
         for resource in &declaration.resources {

@@ -123,6 +123,7 @@ impl Agent {
         };
         self.standing.lines = applied.lines;
         self.standing.held = applied.held;
+        self.standing.strays = applied.strays;
         match applied.end {
             ApplyEnd::Converged => {
                 self.declaration_closed(None, now);
@@ -259,6 +260,11 @@ impl Agent {
         self.changed |= news || applied.held != self.standing.held;
         self.standing.lines = applied.lines;
         self.standing.held = applied.held;
+        // Told with the next report, whatever that is about: they come and go on machines where people work.
+        if self.standing.strays != applied.strays {
+            self.standing.strays = applied.strays;
+            self.effects.push(Effect::SaveStanding);
+        }
         self.count_failures();
         self.next_reconcile = self.next_look(now);
         let mended = failed_before && !applied.failed && failed_lines(&self.standing.lines).is_empty();

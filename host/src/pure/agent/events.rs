@@ -87,6 +87,8 @@ pub struct Applied {
     pub lines: Vec<ResourceLine>,
     /// What is held.
     pub held: Vec<ResourceLine>,
+    /// What is nobody's here, as it was seen then (HR-9); of a policy nothing is looked at.
+    pub strays: Vec<String>,
     /// A resource failed.
     pub failed: bool,
 }

@@ -512,3 +512,26 @@ proptest! {
         }
     }
 }
+
+// holds: HR-9, HR-11
+#[test]
+fn strays_are_kept_with_each_apply_and_look_and_a_change_of_them_alone_makes_no_report() {
+    let mut node = Node::new();
+    let with = |end, strays: &[&str]| Applied {
+        strays: strays.iter().map(|s| (*s).to_owned()).collect(),
+        ..applied(end)
+    };
+    node.ends = vec![with(ApplyEnd::WindowOpen, &["container a"])];
+    node.declare(&sample::declaration(1, &[("web", "web-1")]));
+    assert_eq!(node.agent.standing.strays, ["container a"]);
+    node.link();
+    node.now += i64::from(RECONCILE_SECS);
+    node.on(Event::Tick);
+    node.reports.clear();
+    let repaired = with(ApplyEnd::Converged, &["container b"]);
+    let effects = node.on(Event::Done(Box::new(Done::Repaired(repaired))));
+    assert!(effects.contains(&Effect::SaveStanding), "`status` reads the file");
+    assert!(node.reports.is_empty(), "{:?}", node.reports);
+    let report = crate::pure::report::compose(&node.agent, Cause::Heartbeat, sample::facts(1), node.now);
+    assert_eq!(report.strays, ["container b"]);
+}

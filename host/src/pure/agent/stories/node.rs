@@ -23,6 +23,7 @@ pub(super) fn applied(end: ApplyEnd) -> Applied {
         end,
         lines: vec![],
         held: vec![],
+        strays: vec![],
         failed: false,
     }
 }

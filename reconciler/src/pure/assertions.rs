@@ -70,7 +70,9 @@ pub fn of_document(source: &Source, file: &ChecksFile) -> Vec<Assertion> {
 /// None where it asserts nothing, which validation has refused.
 fn claim(check: &CheckFile) -> Option<Claim> {
     if let Some(has) = &check.has {
-        return Some(Claim::Has(has.value.iter().map(|at| at.value.clone()).collect()));
+        return Some(Claim::Has(
+            has.value.0.iter().map(|at| at.value.clone()).collect(),
+        ));
     }
     if let Some(at) = &check.policy {
         let PolicyClaim {
@@ -95,6 +97,12 @@ impl Assertion {
     pub fn place(&self) -> String {
         format!("{}:{}", self.place.file, self.place.line)
     }
+}
+
+/// The assertions of `of` that `others` does not have as they are there: those that are gone or another.
+pub fn missing_of<'a>(of: &'a [Assertion], others: &'a [Assertion]) -> impl Iterator<Item = &'a Assertion> {
+    of.iter()
+        .filter(|check| !others.iter().any(|other| other.says == check.says))
 }
 
 /// Asks assertions of nodes: a finding for each that fails, with the first node and how many.
@@ -145,7 +153,14 @@ impl Says {
         match &self.claim {
             Claim::Has(wanted) => {
                 let missing = wanted.iter().find(|name| !has(node, name))?;
-                Some(format!("has no `{missing}`"))
+                let left_out = node.left_out.iter().find(|left| left.module == missing.module);
+                Some(match left_out {
+                    Some(left) => format!(
+                        "has no `{missing}`: the module `{}` is left out there, {}",
+                        left.module, left.reason
+                    ),
+                    None => format!("has no `{missing}`"),
+                })
             }
             Claim::Policy(path, comparison, operand) => {
                 let value = value_at(policy, path);

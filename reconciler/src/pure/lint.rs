@@ -17,7 +17,6 @@
 //! | `world-writable` | every user of a machine can write a file |
 //! | `private-readable` | every user of a machine can read what looks private |
 //! | `module-unused` | no node has a module |
-//! | `role-unused` | a module is brought by a role that no record carries |
 //! | `setting-unread` | no template reads a setting |
 //! | `var-unread` | nothing reads a value of `[vars]` |
 //! | `file-unused` | nothing of a module uses a file of its folder |
@@ -71,7 +70,6 @@ const RULES: &[Rule] = &[
     ("world-writable", files::world_writable),
     ("private-readable", files::private_readable),
     ("module-unused", unused::modules),
-    ("role-unused", unused::roles),
     ("setting-unread", unused::settings),
     ("var-unread", unused::vars),
     ("file-unused", unused::files),

@@ -9,6 +9,7 @@
 //! | --- | --- |
 //! | [`modules`] | resources that change, equal changes once, with the nodes that they reach |
 //! | [`fleet`] | nodes, keys, classes; fleet.toml; plans; policy with old and new value |
+//! | [`checks`] | checks that come, go or are another, and whether a former one fails |
 //! | [`walk`] | the legs, the plan that covers them, its stages with their numbers |
 //! | [`text`] | all of it as lines, bounded |
 //! | [`outcome`] | a preview, or why there is none: what comments and the command line say alike |
@@ -19,12 +20,14 @@ use serde::Serialize;
 
 use super::compose::Composed;
 
+pub mod checks;
 pub mod fleet;
 pub mod modules;
 pub mod outcome;
 pub mod text;
 pub mod walk;
 
+pub use checks::CheckChange;
 pub use fleet::{KeyChange, MemberChange, PlanChange, PolicyChange};
 pub use modules::{Group, ResourceChange};
 pub use walk::{LegPreview, StagePreview, WalkPreview};
@@ -60,6 +63,8 @@ pub struct Preview {
     pub fleet_file: Vec<KeyChange>,
     /// Deploy plans.
     pub plans: Vec<PlanChange>,
+    /// Checks of `checks/` that come, go or are another (FR-11).
+    pub checks: Vec<CheckChange>,
     /// How it would be walked; none where there is nothing to walk.
     pub walk: Option<WalkPreview>,
     /// What checking the tree after has to say, and stops nothing.
@@ -102,6 +107,11 @@ pub struct LeftOutModule {
 }
 
 impl Preview {
+    /// The former checks that it takes away or changes, and that fail after it: it waits for a person's word then (FR-11).
+    pub fn failing_checks(&self) -> impl Iterator<Item = &CheckChange> {
+        self.checks.iter().filter(|check| check.fails.is_some())
+    }
+
     /// Whether a merge would change nothing at all.
     #[must_use]
     pub fn is_nothing(&self) -> bool {
@@ -111,6 +121,7 @@ impl Preview {
             && self.members.is_empty()
             && self.fleet_file.is_empty()
             && self.plans.is_empty()
+            && self.checks.is_empty()
             && self.walk.is_none()
     }
 }
@@ -146,6 +157,7 @@ pub fn preview(before: Option<&Composed>, after: &Composed) -> Result<Preview, s
         members: fleet::members(before, after),
         fleet_file: fleet::fleet_file(before, after)?,
         plans: fleet::plans(before, after)?,
+        checks: checks::changes(before, after),
         walk: walk::walk(before, after)?,
         warnings: after.warnings.clone(),
     })

@@ -25,6 +25,7 @@ mod not_yet;
 mod plan_keys;
 mod plans;
 mod policies;
+mod roles;
 mod rotations;
 mod sections;
 pub(super) mod settings;
@@ -167,7 +168,7 @@ pub fn validate(documents: Documents) -> Result<Validated, Vec<Finding>> {
     let policy = policies::check(&documents, &names, &mut findings);
     let plans = plans::check(&documents, &names, fleet.as_ref(), &mut findings);
     if !documents.broken {
-        names.warn_of_lone_roles(&documents, &mut findings);
+        roles::warn(&documents, &names, &mut findings);
     }
     let unsigned = not_yet::unsigned(&documents);
     findings.sort();
@@ -239,6 +240,8 @@ struct Names {
     carried: BTreeMap<RoleName, (usize, std::ops::Range<usize>)>,
     /// Roles that an overlay or a module names.
     meant: BTreeSet<RoleName>,
+    /// Roles that a plan, a check, a private network or a rotation names.
+    spoken_of: BTreeSet<RoleName>,
     /// Some document could not be read, so that the roles are not all known.
     partial: bool,
 }
@@ -267,6 +270,7 @@ impl Names {
             modules: documents.modules.keys().cloned().collect(),
             carried,
             meant: documents.overlays.keys().cloned().chain(of_modules).collect(),
+            spoken_of: roles::spoken_of(documents),
             partial: documents.broken,
         }
     }
@@ -303,36 +307,5 @@ impl Names {
                 .error(span.clone(), message)
                 .maybe_help(did_you_mean(role.as_str(), known))
         })
-    }
-
-    /// A role that no record carries, or that only records name, is a warning (FR-5).
-    fn warn_of_lone_roles(&self, documents: &Documents, findings: &mut Vec<Finding>) {
-        for (role, (at, span)) in self
-            .carried
-            .iter()
-            .filter(|(role, _)| !self.meant.contains(*role))
-        {
-            let known = self.meant.iter().map(RoleName::as_str);
-            let source = &documents.nodes[*at].document.source;
-            let message =
-                format!("the role `{role}` is named by records only: no overlay and no module knows it");
-            findings.push(
-                source
-                    .error(span.clone(), message)
-                    .maybe_help(did_you_mean(role.as_str(), known))
-                    .warning(),
-            );
-        }
-        if documents.nodes.is_empty() {
-            return;
-        }
-        for role in documents
-            .overlays
-            .keys()
-            .filter(|role| !self.carried.contains_key(*role))
-        {
-            let file = documents.overlays[role].source.file();
-            findings.push(Finding::of_file(file, format!("no record carries the role `{role}`")).warning());
-        }
     }
 }

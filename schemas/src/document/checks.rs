@@ -4,7 +4,7 @@
 //! [[check]]
 //! name = "every edge answers ssh"
 //! role = "edge"
-//! has = ["base.sshd"]
+//! has = "base.sshd"
 //!
 //! [[check]]
 //! name = "downloads are bounded"
@@ -44,12 +44,40 @@ table! {
     "node" node: Option<At<NodeName>>,
     /// Only nodes with this role.
     "role" role: Option<At<RoleName>>,
-    /// Resources that the node has, as `<module>.<id>`.
-    "has" has: Option<At<Vec<At<ResourceName>>>>,
+    /// Resources that the node has, each as `<module>.<id>`: one, or several in an array.
+    "has" has: Option<At<Has>>,
     /// What its effective policy says, as `qos.artifact_kib_per_sec <= 2000`.
     "policy" policy: Option<At<PolicyClaim>>,
     /// What it has none of: `<kind>`, `<kind> with <key>`, or `<kind> with <key> <value>`.
     "never" never: Option<At<Never>>,
+}
+
+/// What `has` names: one resource as a text, or several in an array.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Has(pub Vec<At<ResourceName>>);
+impl Read for Has {
+    fn read(value: &Spanned<DeValue<'_>>, reader: &mut Reader<'_>) -> Option<Self> {
+        match value.get_ref() {
+            DeValue::String(_) => At::read(value, reader).map(|one| Self(vec![one])),
+            DeValue::Array(_) => reader.array(value).map(Self),
+            _ => {
+                reader.wrong_type(value, "a text in quotes, or an array of them");
+                None
+            }
+        }
+    }
+}
+impl JsonSchema for Has {
+    fn inline_schema() -> bool {
+        true
+    }
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Has".into()
+    }
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        let one = generator.subschema_for::<ResourceName>();
+        json_schema!({ "anyOf": [one, { "type": "array", "items": one }] })
+    }
 }
 
 /// How two values compare.

@@ -8,9 +8,13 @@ use crate::pure::compose::{TreeError, compose_tree};
 use crate::pure::source_tree::{EntryKind, SourceTree};
 
 const FLEET: &str = "schema = 1\nfleet = \"lab\"\nbranch = \"main\"\n\n[[authors]]\nid = \"example\"\n\
-                     key = \"ed25519:11qYAYKxCrfVS/7TyWQHOg7hcvPapiMlrwIaaPcHURo=\"\n";
+                     key = \"ed25519:11qYAYKxCrfVS/7TyWQHOg7hcvPapiMlrwIaaPcHURo=\"\n\n\
+                     [[components]]\nrepo = \"novox/site\"\nbranch = \"main\"\nmodule = \"site\"\n";
 const WEB: &str = "[[file]]\nid = \"conf\"\npath = \"/etc/web\"\ncontent = \"x\"\nmode = \"0600\"\n\n\
                    [[container]]\nid = \"app\"\nimage = \"localhost/app:1\"\ncapabilities = [\"NET_ADMIN\"]\n";
+/// Nothing puts in what it is made of: it is left out wherever it is.
+const SITE: &str =
+    "roles = [\"edge\"]\n\n[[bundle]]\nid = \"pages\"\npath = \"/srv/site\"\nsource = \"component\"\n";
 
 /// What checking the fleet with this check says; nothing where it holds.
 fn ask(check: &str) -> Vec<Finding> {
@@ -32,6 +36,7 @@ fn ask(check: &str) -> Vec<Finding> {
             "policy/roles/edge.toml",
             "[qos]\nartifact_kib_per_sec = 500\n".to_owned(),
         ),
+        ("modules/site/module.toml", SITE.to_owned()),
         ("checks/a.toml", format!("[[check]]\nname = \"asked\"\n{check}\n")),
     ];
     let entries = files.into_iter().map(|(path, text)| {
@@ -55,6 +60,11 @@ fn what_holds_is_silent_and_what_does_not_is_an_error_at_its_line_with_the_nodes
     for (check, expected) in [
         ("role = \"edge\"\nhas = [\"web.conf\"]", None),
         ("node = \"bea\"\nhas = [\"web.conf\", \"web.app\"]", None),
+        ("node = \"bea\"\nhas = \"web.conf\"", None),
+        (
+            "node = \"cid\"\nhas = \"web.conf\"",
+            Some("the check `asked` fails: cid has no `web.conf`"),
+        ),
         (
             "has = [\"web.conf\"]",
             Some("the check `asked` fails: cid has no `web.conf`"),
@@ -104,4 +114,16 @@ fn what_holds_is_silent_and_what_does_not_is_an_error_at_its_line_with_the_nodes
             );
         }
     }
+}
+
+// holds: FR-11, FR-8
+#[test]
+fn what_a_module_that_is_left_out_should_bring_is_missing_and_the_reason_is_said() {
+    let said = ask("role = \"edge\"\nhas = \"site.pages\"");
+    assert_eq!(said.len(), 1, "{said:#?}");
+    assert_eq!(
+        said[0].message,
+        "the check `asked` fails: ace has no `site.pages`: the module `site` is left out there, no commit of its \
+         component is known here: the reconciler puts it in"
+    );
 }

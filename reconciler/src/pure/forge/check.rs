@@ -89,7 +89,7 @@ pub fn comment(of: &Of<'_>, outcome: &Outcome) -> Said {
 #[must_use]
 pub fn status(of: &Of<'_>, outcome: &Outcome) -> CommitStatus {
     let (state, description) = match outcome {
-        Outcome::Preview(preview) => (StatusState::Success, headline(preview)),
+        Outcome::Preview(preview) => (StatusState::Success, told(preview)),
         Outcome::Refused { what, findings } => {
             (StatusState::Failure, format!("{what}: {}", errors(findings)))
         }
@@ -108,6 +108,26 @@ pub fn status(of: &Of<'_>, outcome: &Outcome) -> CommitStatus {
         context: CHECK_CONTEXT.to_owned(),
         state,
         description: cut(&description.replace(char::is_control, " "), DESCRIPTION_CHARS),
+    }
+}
+
+/// A preview in one line, with the former checks that fail first: whoever merges it must give a word for them.
+fn told(preview: &Preview) -> String {
+    let failing: Vec<&str> = preview
+        .failing_checks()
+        .map(|check| check.name.as_str())
+        .collect();
+    match failing.as_slice() {
+        [] => headline(preview),
+        [only] => format!(
+            "it takes away or changes the check `{only}`, which fails then; {}",
+            headline(preview)
+        ),
+        [first, more @ ..] => format!(
+            "it takes away or changes the check `{first}` and {} more, which fail then; {}",
+            more.len(),
+            headline(preview)
+        ),
     }
 }
 

@@ -184,7 +184,7 @@ fn what_stands_there_for_nothing_is_seen() {
         ),
         [
             "module-unused modules/web/module.toml:0",
-            "role-unused modules/web/module.toml:3"
+            "check modules/web/module.toml:3"
         ]
     );
     let setting = "[settings.port]";

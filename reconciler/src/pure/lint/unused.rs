@@ -1,4 +1,4 @@
-//! Rules of what stands there for nothing: modules, roles, settings, values, files.
+//! Rules of what stands there for nothing: modules, settings, values, files. Of roles `check` itself warns.
 //!
 //! Whether a template reads a name is told by its text. A name that occurs anywhere in it counts as read: a rule that
 //! keeps silent too often is better than one that is switched off.
@@ -8,7 +8,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use meshplan_schemas::document::read::At;
 use meshplan_schemas::document::var::Var;
 use meshplan_schemas::finding::{Finding, Source, did_you_mean};
-use meshplan_schemas::ident::RoleName;
 
 use super::Subject;
 use crate::pure::template::is_template;
@@ -28,35 +27,6 @@ pub(super) fn modules(subject: &Subject<'_>) -> Vec<Finding> {
             Finding::of_file(module.source.file(), why).help(help)
         })
         .collect()
-}
-
-pub(super) fn roles(subject: &Subject<'_>) -> Vec<Finding> {
-    let nodes = subject.validated.nodes();
-    if nodes.is_empty() {
-        return Vec::new();
-    }
-    let carried: BTreeSet<&RoleName> = nodes
-        .iter()
-        .flat_map(|record| record.file.roles.iter().map(|role| &role.value))
-        .collect();
-    let mut found = Vec::new();
-    for module in subject.validated.modules().values() {
-        for role in module
-            .file
-            .roles
-            .iter()
-            .filter(|role| !carried.contains(&role.value))
-        {
-            let why = format!(
-                "no record carries the role `{}`: it brings this module to nobody",
-                role.value
-            );
-            let near = did_you_mean(role.value.as_str(), carried.iter().map(|role| role.as_str()));
-            let help = near.unwrap_or_else(|| "take it out, or give it to a record".to_owned());
-            found.push(module.source.error(role.span.clone(), why).help(help));
-        }
-    }
-    found
 }
 
 /// The texts of a module's templates.

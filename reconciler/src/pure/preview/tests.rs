@@ -391,3 +391,53 @@ fn who_is_only_told_and_who_is_left_behind_is_said_with_the_stages() {
         "{said}"
     );
 }
+
+fn with_check(files: &Files, text: &str) -> Files {
+    let mut files = files.clone();
+    files.push(("checks/motd.toml".to_owned(), text.as_bytes().to_vec()));
+    files
+}
+
+// holds: FR-11, DL-8
+#[test]
+fn a_check_that_goes_or_is_another_is_shown_and_asked_of_the_tree_after() {
+    const CHECK: &str = "[[check]]\nname = \"everybody is greeted\"\nhas = \"base.motd\"\n";
+    let files = generate(4, 1);
+    let before = with_check(&files, CHECK);
+    let motd = "[[file]]\nid = \"motd\"\npath = \"/etc/motd\"\nsource = \"files/motd\"\n";
+    let without = edit(&files, "base/module.toml", motd, "");
+
+    // It goes, with what it is about.
+    let preview = of(&before, &without);
+    assert_eq!(preview.checks.len(), 1);
+    assert_eq!(preview.failing_checks().count(), 1);
+    let said = text(&preview);
+    assert!(
+        said.contains(
+            "Checks (1)\n  - `everybody is greeted` (checks/motd.toml:2) goes\n      as it was, the check `everybody is \
+             greeted` fails: n00003 has no `base.motd`, and so on 3 more; the delivery waits for a go\n"
+        ),
+        "{said}"
+    );
+
+    // It becomes one that holds: as it was it fails.
+    let weaker = CHECK.replace("base.motd", "base.state");
+    let preview = of(&before, &with_check(&without, &weaker));
+    assert_eq!((preview.checks.len(), preview.checks[0].how), (1, How::Changed));
+    assert_eq!(preview.failing_checks().count(), 1);
+
+    // It goes and would hold; it comes; it only moves to another file.
+    let preview = of(&before, &files);
+    assert_eq!(
+        (preview.checks[0].how, preview.failing_checks().count()),
+        (How::Gone, 0)
+    );
+    let preview = of(&files, &before);
+    assert_eq!(
+        (preview.checks[0].how, preview.failing_checks().count()),
+        (How::New, 0)
+    );
+    let mut moved = files.clone();
+    moved.push(("checks/other.toml".to_owned(), CHECK.as_bytes().to_vec()));
+    assert!(of(&before, &moved).is_nothing());
+}

@@ -143,6 +143,7 @@ pub fn lines_within(preview: &Preview, chars: usize) -> Vec<Line> {
         members(preview),
         keys("fleet.toml", &preview.fleet_file),
         plans(preview),
+        checks(preview),
         walk(preview),
         warnings(preview),
     ];
@@ -279,6 +280,26 @@ fn resource_lines(resource: &ResourceChange, out: &mut Vec<Line>) {
             format!("      then {}", resource.then.join(", ")),
         ));
     }
+}
+
+fn checks(preview: &Preview) -> Part {
+    let blocks: Vec<Vec<Line>> = (preview.checks.iter())
+        .map(|check| {
+            let (style, sign, how) = match check.how {
+                How::New => (Style::New, '+', "is new"),
+                How::Gone => (Style::Gone, '-', "goes"),
+                How::Changed => (Style::Changed, '~', "is another"),
+            };
+            let text = format!("  {sign} `{}` ({}) {how}", check.name, check.place);
+            let mut block = vec![line(style, text)];
+            block.extend(check.fails.as_ref().map(|why| {
+                let text = format!("      as it was, {why}; the delivery waits for a go");
+                line(Style::Warn, text)
+            }));
+            block
+        })
+        .collect();
+    Part::new(format!("Checks ({})", blocks.len()), "checks", blocks)
 }
 
 fn lasting(preview: &Preview) -> Part {

@@ -27,7 +27,7 @@ pub(super) fn check(documents: &Documents, names: &Names, findings: &mut Vec<Fin
             one(source, check, findings);
             findings.extend((check.node.iter()).filter_map(|n| names.node(source, &n.value, &n.span)));
             findings.extend((check.role.iter()).filter_map(|r| names.role(source, &r.value, &r.span)));
-            for wanted in check.has.iter().flat_map(|has| &has.value) {
+            for wanted in check.has.iter().flat_map(|has| &has.value.0) {
                 has(documents, names, source, wanted, findings);
             }
             if let Some(claim) = &check.policy
@@ -57,7 +57,7 @@ fn one(source: &Source, check: &CheckFile, findings: &mut Vec<Finding>) {
         let message = "a check is about a `node` or a `role`, this one names both";
         findings.push(source.error(node.span.clone(), message));
     }
-    if let Some(has) = check.has.as_ref().filter(|has| has.value.is_empty()) {
+    if let Some(has) = check.has.as_ref().filter(|has| has.value.0.is_empty()) {
         findings.push(source.error(has.span.clone(), "`has` is empty: it would hold of every node"));
     }
 }

@@ -5,7 +5,7 @@ use meshplan_schemas::lifecycle::delivery::Code;
 use meshplan_schemas::policy;
 
 use super::holds::Hold;
-use crate::pure::assertions::{Assertion, failures};
+use crate::pure::assertions::{Assertion, failures, missing_of};
 use crate::pure::compose::Composed;
 use crate::pure::decide::Tree;
 use crate::pure::decide::draft::Draft;
@@ -33,7 +33,7 @@ pub(super) fn hold(draft: &Draft<'_>, tree: &Composed) -> Option<Hold> {
             return Some(Hold::new(Code::Approvals, reason).by(&rule).next(NEXT));
         }
     };
-    let gone: Vec<Assertion> = changed(before, tree).cloned().collect();
+    let gone: Vec<Assertion> = missing_of(&before.checks, &tree.checks).cloned().collect();
     let policy = policy::parse(&tree.policy).unwrap_or_default();
     let failed = failures(&gone, tree.nodes.values().map(AsRef::as_ref), &policy);
     let first = failed.first()?;
@@ -57,15 +57,12 @@ pub(super) fn hold(draft: &Draft<'_>, tree: &Composed) -> Option<Hold> {
 pub(super) fn facts(draft: &Draft<'_>, tree: &Composed) -> Vec<(String, String)> {
     let accepted = draft.known.snapshot.accepted.get(&Scope::Gate);
     let before = accepted.and_then(|accepted| draft.tree(&accepted.commit));
-    let gone = before.iter().flat_map(|before| changed(before, tree));
+    let gone = before
+        .iter()
+        .flat_map(|before| missing_of(&before.checks, &tree.checks));
     gone.map(|check| {
         let text = format!("{} ({}) is gone or changed", check.says.name, check.place());
         ("Check".to_owned(), text)
     })
     .collect()
-}
-
-fn changed<'a>(before: &'a Composed, tree: &'a Composed) -> impl Iterator<Item = &'a Assertion> {
-    let stands = |check: &Assertion| tree.checks.iter().any(|now| now.says == check.says);
-    before.checks.iter().filter(move |check| !stands(check))
 }

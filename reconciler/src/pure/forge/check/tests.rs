@@ -66,3 +66,46 @@ fn ten_thousand_errors_or_conflicts_fit_and_the_rest_is_counted() {
         assert!(status(&of(&base, &head), &outcome).description.chars().count() <= DESCRIPTION_CHARS);
     }
 }
+
+// holds: FR-11, DL-8
+#[test]
+fn a_former_check_that_fails_stands_in_comment_and_status() {
+    use crate::pure::compose::compose_tree;
+    use crate::pure::example::generate;
+    use crate::pure::source_tree::{EntryKind, SourceTree};
+
+    let compose = |check: Option<&str>, without: &str| {
+        let files = generate(4, 1).into_iter().map(|(path, bytes)| {
+            let text = String::from_utf8(bytes).unwrap();
+            (path, text.replace(without, ""))
+        });
+        let check = check.map(|text| ("checks/a.toml".to_owned(), text.to_owned()));
+        let entries = files.chain(check).map(|(path, text)| {
+            let bytes: Arc<[u8]> = Arc::from(text.as_bytes());
+            (path.into_bytes(), EntryKind::Blob, bytes)
+        });
+        compose_tree(&SourceTree::from_entries(entries.collect()).0, None, None).unwrap()
+    };
+    let motd = "[[file]]\nid = \"motd\"\npath = \"/etc/motd\"\nsource = \"files/motd\"\n";
+    let check = "[[check]]\nname = \"all are greeted\"\nhas = \"base.motd\"\n";
+    let (before, after) = (compose(Some(check), "no such text"), compose(None, motd));
+    let outcome = Outcome::of("main", Ok(&before), Ok(&after)).unwrap();
+    let (base, head) = ids();
+    let said = comment(&of(&base, &head), &outcome).body;
+    assert!(
+        said.contains("  - `all are greeted` (checks/a.toml:2) goes\n"),
+        "{said}"
+    );
+    assert!(
+        said.contains("n00003 has no `base.motd`, and so on 3 more; the delivery waits for a go"),
+        "{said}"
+    );
+    let status = status(&of(&base, &head), &outcome);
+    assert_eq!(status.state, StatusState::Success);
+    assert!(
+        (status.description)
+            .starts_with("it takes away or changes the check `all are greeted`, which fails then; the fleet"),
+        "{}",
+        status.description
+    );
+}

@@ -17,6 +17,7 @@ pub mod forge;
 pub mod freshness;
 mod guard;
 pub mod hearing;
+pub mod identities;
 pub mod import;
 pub(crate) mod in_parts;
 pub mod journal;

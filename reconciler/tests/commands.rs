@@ -20,6 +20,7 @@ fn init_in(dir: &Path) -> Exit {
         addr: "127.0.0.1:7946".parse().unwrap(),
         forge_url: "http://127.0.0.1:7980/fleet.git".to_owned(),
         repo: "fleet".to_owned(),
+        forge: ForgeKind::Forgejo,
     };
     init::run(&args, false, &mut Vec::new()).unwrap()
 }

@@ -495,3 +495,39 @@ fn a_made_up_fleet_is_the_same_for_its_seed_and_checks() {
     assert_eq!(done(&["lint", "--strict", &text]), "nothing to say\n");
     assert_eq!(meshplan(&["example", "fleet", &text]).0, Exit::Refused);
 }
+
+// holds: FR-10
+#[test]
+fn init_writes_the_ci_file_where_its_forge_looks_for_it() {
+    let world = tempfile::tempdir().unwrap();
+    for (forge, path, format) in [
+        (None, Some(".forgejo/workflows/meshplan.yml"), "forgejo"),
+        (
+            Some("forgejo"),
+            Some(".forgejo/workflows/meshplan.yml"),
+            "forgejo",
+        ),
+        (Some("github"), Some(".github/workflows/meshplan.yml"), "github"),
+        (Some("gitlab"), Some(".gitlab-ci.yml"), "gitlab"),
+        (Some("bare"), None, ""),
+    ] {
+        let dir = world.path().join(format!("fleet-{}", forge.unwrap_or("default")));
+        let mut arguments = vec!["init", dir.to_str().unwrap(), "--fleet", "home"];
+        arguments.extend(forge.iter().flat_map(|forge| ["--forge", forge]));
+        done(&arguments);
+        let all = [
+            ".forgejo/workflows/meshplan.yml",
+            ".github/workflows/meshplan.yml",
+            ".gitlab-ci.yml",
+        ];
+        let there: Vec<&str> = all.into_iter().filter(|path| dir.join(path).exists()).collect();
+        assert_eq!(there, path.into_iter().collect::<Vec<_>>(), "{forge:?}");
+        if let Some(path) = path {
+            let text = std::fs::read_to_string(dir.join(path)).unwrap();
+            assert!(
+                text.contains(&format!("meshplan check --format {format}")),
+                "{text}"
+            );
+        }
+    }
+}

@@ -137,7 +137,7 @@ impl fmt::Display for Finding {
 }
 
 /// The text of a file of the tree, so that a place in it can be shown. A byte-order mark is no part of the text.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Source {
     file: Arc<str>,
     bytes: Arc<[u8]>,

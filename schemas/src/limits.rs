@@ -12,12 +12,16 @@ pub const NAME_BYTES: usize = 63;
 pub const INLINE_BYTES: usize = 4096;
 /// Work that one template may do, in template instructions (FR-8).
 pub const TEMPLATE_FUEL: u64 = 1_000_000;
+/// Work that all templates of one tree may do, in template instructions (FR-8).
+pub const TEMPLATE_TREE_FUEL: u64 = 1_000_000_000;
 /// The largest output of one template, in bytes (FR-8).
 pub const TEMPLATE_OUTPUT_BYTES: usize = 1024 * 1024;
 /// The largest output of all templates of one tree, in bytes (FR-8).
 pub const TEMPLATE_TREE_BYTES: usize = 256 * 1024 * 1024;
 /// The most older epochs that an epoch names as still in force (SG-2).
 pub const IN_FORCE: usize = 16;
+/// The most uuids and keys that a head of the fleet list names as revoked (SG-3).
+pub const REVOKED: usize = 256;
 /// The largest jump of a number above the mark that is believed (SG-11).
 pub const NUMBER_JUMP: u64 = 1_000_000;
 /// How far ahead of a trusted clock an order may be issued, in seconds (SG-11).

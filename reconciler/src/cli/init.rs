@@ -12,6 +12,7 @@ use meshplan_schemas::document::published;
 use meshplan_schemas::ident::FleetName;
 
 use super::exit::Exit;
+use crate::config::ForgeKind;
 use crate::edge::foundation::{self, Foundation, Spec};
 
 /// Makes a fleet's repository in a folder: fleet.toml, a plan, a module, a role, policy, a README, a CI file.
@@ -38,10 +39,13 @@ pub struct Args {
     /// The repository's name, as deliveries are called after it.
     #[arg(long, default_value = "fleet")]
     pub repo: String,
+    /// The kind of forge that the repository will be at: its CI runs `meshplan check`. A bare repository has none.
+    #[arg(long, value_name = "KIND", default_value = "forgejo")]
+    pub forge: ForgeKind,
 }
 
 /// Files whose text is the same for every fleet: path and text.
-const FILES: [(&str, &str); 8] = [
+const FILES: [(&str, &str); 7] = [
     ("README.md", include_str!("init/README.md")),
     ("nodes/README.md", include_str!("init/nodes_README.md")),
     ("policy/base.toml", include_str!("init/policy_base.toml")),
@@ -49,8 +53,23 @@ const FILES: [(&str, &str); 8] = [
     ("plans/default.toml", include_str!("init/plan.toml")),
     ("modules/base/module.toml", include_str!("init/module.toml")),
     ("modules/base/files/motd.j2", include_str!("init/motd.j2")),
-    (".forgejo/workflows/meshplan.yml", include_str!("init/ci.yml")),
 ];
+
+/// The CI file of a forge, where it looks for one: path and text.
+fn ci(forge: ForgeKind) -> Option<(&'static str, &'static str)> {
+    Some(match forge {
+        ForgeKind::Forgejo => (
+            ".forgejo/workflows/meshplan.yml",
+            include_str!("init/ci_forgejo.yml"),
+        ),
+        ForgeKind::Github => (
+            ".github/workflows/meshplan.yml",
+            include_str!("init/ci_github.yml"),
+        ),
+        ForgeKind::Gitlab => (".gitlab-ci.yml", include_str!("init/ci_gitlab.yml")),
+        ForgeKind::Bare => return None,
+    })
+}
 
 /// Writes the repository and what its reconciler stands on. [`Exit::Refused`] when the folder has a fleet.toml already.
 ///
@@ -135,7 +154,7 @@ fn write_tree(dir: &Path, args: &Args, foundation: &Foundation) -> anyhow::Resul
         let schema = published::schema(name).unwrap_or_default();
         write(dir, &format!(".meshplan/schemas/{name}.json"), &schema)?;
     }
-    for (path, text) in FILES {
+    for (path, text) in FILES.into_iter().chain(ci(args.forge)) {
         write(dir, path, &text.replace("FLEET", args.fleet.as_str()))?;
     }
     write(dir, "fleet.toml", &fleet_toml(args, foundation))

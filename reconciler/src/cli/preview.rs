@@ -12,6 +12,7 @@ use super::check;
 use super::exit::Exit;
 use crate::edge::worktree::{self, Merged};
 use crate::pure::compose::Expected;
+use crate::pure::identities::{Passed, Revoked};
 use crate::pure::preview::outcome::Outcome;
 use crate::pure::preview::text::{Line, PREVIEW_CHARS, Style, lines};
 
@@ -57,7 +58,11 @@ pub fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<Exit> {
     };
     let before = check::compose_expecting(&base, base_paths, &expected);
     let after = check::compose_expecting(&head, head_paths, &expected);
-    let preview = match Outcome::of(&args.base, before.as_ref(), after.as_ref())? {
+    let passed = Passed {
+        tree: before.as_ref().ok(),
+        revoked: &Revoked::new(),
+    };
+    let preview = match Outcome::of(&args.base, before.as_ref(), after.as_ref(), passed)? {
         Outcome::Preview(preview) => preview,
         Outcome::Refused { what, findings } => return refused(args, &what, &findings, out),
         Outcome::Conflicts(paths) => return conflicts(args, &paths, out),

@@ -14,6 +14,7 @@ use meshplan_schemas::timestamp::BlockMark;
 use super::delivery::{Delivery, Transition};
 use super::events::Event;
 use super::forge::revert::Revert;
+use super::identities::Revoked;
 use super::scope::Scope;
 use super::secrets::Secret;
 use super::snapshot::{Assignment, ContentRef, Counters, Freeze, KnownBad, StandingEpoch};
@@ -47,6 +48,8 @@ pub struct Act {
     pub repeated_epochs: BTreeMap<NodeId, u64>,
     /// New known-bad content; none lifts it.
     pub known_bad: BTreeMap<(Scope, Digest), Option<KnownBad>>,
+    /// Uuids and keys that left the fleet, for good (FR-5).
+    pub revoked: Revoked,
     /// Journal blocks to sign, in order (DL-9).
     pub blocks: Vec<UnsignedBlock>,
     /// Commits whose revert is proposed, as their plans say (DL-7).
@@ -81,6 +84,7 @@ impl Act {
             && self.repeated.is_empty()
             && self.repeated_epochs.is_empty()
             && self.known_bad.is_empty()
+            && self.revoked.is_empty()
             && self.blocks.is_empty()
             && self.answers.is_empty()
             && !self.recovered

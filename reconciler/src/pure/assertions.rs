@@ -143,6 +143,11 @@ pub fn failures<'n>(
 }
 
 impl Says {
+    /// Whether it is about effective policy.
+    pub(super) fn is_of_policy(&self) -> bool {
+        matches!(self.claim, Claim::Policy(..))
+    }
+
     /// Why it does not hold on a node, as a sentence without its subject; none where it holds, or is not about the node.
     fn refuses(&self, node: &ComposedNode, policy: &Table) -> Option<String> {
         let about = self.node.as_ref().is_none_or(|name| *name == node.name)

@@ -8,7 +8,7 @@ use meshplan_schemas::declaration::{LeftOut, ModuleContent};
 use meshplan_schemas::digest::Digest;
 use meshplan_schemas::document::texts::SecretName;
 use meshplan_schemas::document::{FleetDoc, PlanDoc};
-use meshplan_schemas::finding::Finding;
+use meshplan_schemas::finding::{Finding, Source};
 use meshplan_schemas::fleet_list::{Leaf, UpdateClass};
 use meshplan_schemas::ident::{FleetName, ModuleName, NodeId, NodeName, PlanName, RoleName};
 use meshplan_schemas::maintenance::FleetWindows;
@@ -158,6 +158,8 @@ pub struct ComposedNode {
     pub vars: BTreeMap<String, String>,
     /// Whether the record carries keys; without them the node is invited (DL-6).
     pub enrolled: bool,
+    /// Its record, so that a place in it can be shown.
+    pub source: Source,
 }
 
 /// Why a tree gives nothing that could be ordered.
@@ -245,5 +247,6 @@ fn node(record: &Record, modules: BTreeMap<ModuleName, Made>, left_out: Vec<Left
             .map(|(name, at)| (name.clone(), at.value.to_string()))
             .collect(),
         enrolled: file.transport_key.is_some() && file.signing_key.is_some(),
+        source: record.source.clone(),
     }
 }

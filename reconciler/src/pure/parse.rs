@@ -363,10 +363,7 @@ impl Reading {
     /// The file that `[trust]` names, wherever it is.
     fn allowed_signers(&mut self, tree: &SourceTree) {
         let named = self.documents.fleet.as_ref().and_then(|d| d.read.as_ref());
-        let Some(path) = named
-            .and_then(|f| f.trust.allowed_signers.as_ref())
-            .map(|at| at.value.0.clone())
-        else {
+        let Some(path) = named.and_then(|f| f.trust.signers_path()).map(str::to_owned) else {
             return;
         };
         let Some(entry) = tree.get(&path) else {

@@ -20,6 +20,7 @@ use meshplan_schemas::lifecycle::delivery::{Code, State};
 use meshplan_schemas::timestamp::BlockMark;
 
 use super::delivery::{Delivery, Transition};
+use super::identities::{Left, Revoked};
 use super::news::Commit;
 use super::note::{Block, SignedBlock};
 use super::parts::Parts;
@@ -51,6 +52,8 @@ pub struct Record {
     pub origins: BTreeMap<(Scope, Digest), CommitId>,
     /// What failed and was not delivered since.
     pub known_bad: BTreeMap<(Scope, Digest), Failed>,
+    /// Every uuid and key that left the fleet.
+    pub revoked: Revoked,
     /// The freeze as it was last set.
     pub freeze: Option<Freeze>,
     /// The highest numbers that were written down, and the newest block.
@@ -437,7 +440,20 @@ impl Reader<'_> {
         }
     }
 
+    fn revoked(&mut self, block: &Block) {
+        for text in said(block, REVOKED) {
+            let mut words = text.split_whitespace();
+            // `-` where nobody knows whose it was.
+            let node: Option<NodeName> = words.next().and_then(|name| name.parse().ok());
+            for digest in words.filter_map(|word| word.parse().ok()) {
+                let (node, commit) = (node.clone(), block.commit.clone());
+                self.record.revoked.entry(digest).or_insert(Left { node, commit });
+            }
+        }
+    }
+
     fn walk(&mut self, block: &Block, moved: bool) {
+        self.revoked(block);
         let begins = moved && block.to == State::Delivering && said(block, "Gate").next().is_some();
         if begins {
             self.begins(block);
@@ -513,6 +529,8 @@ pub const HELD: &str = "Held";
 pub const SUPERSEDED_BY: &str = "Superseded-By";
 /// The trailer that a delivery's legs were accepted although another of its legs goes back (DL-3).
 pub const ACCEPTED: &str = "Accepted";
+/// The trailer of the uuids and keys that left the fleet with a commit: the node, then their digests (FR-5).
+pub const REVOKED: &str = "Revoked";
 /// The trailer that a person said what is other for this walk alone (RO-6).
 pub const OVERRIDDEN: &str = "Overridden";
 

@@ -13,6 +13,7 @@ use meshplan_schemas::timestamp::BlockMark;
 use serde::{Deserialize, Serialize};
 
 use super::delivery::Delivery;
+use super::identities::Revoked;
 use super::recover::waiting::Recovering;
 use super::rollout::words::Overrides;
 use super::scope::Scope;
@@ -53,6 +54,8 @@ pub struct Snapshot {
     pub reviews: BTreeMap<CommitId, Vec<Review>>,
     /// What a forge says of the checks of the open deliveries' commits; none where it was not heard yet.
     pub checks: BTreeMap<CommitId, Vec<Checked>>,
+    /// Every uuid and key that was ever revoked, deleted or retired (FR-5).
+    pub revoked: Arc<Revoked>,
     /// No new delivery begins (DL-4).
     pub freeze: Option<Freeze>,
     /// The database was lost and is rebuilt; nothing is signed yet (SG-8).
@@ -141,6 +144,8 @@ pub struct HeadRef {
     pub digest: Digest,
     /// The oldest revision that it still accepts.
     pub oldest_accepted: u64,
+    /// Digests of uuids and keys revoked or retired since that one.
+    pub revoked: Vec<Digest>,
     /// Who may sign from it on.
     pub authors: Vec<Author>,
     /// Where hosts find the reconcilers.

@@ -7,12 +7,16 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::io::{self, Write};
+use std::iter::Sum;
 use std::ops::Range;
+use std::ops::{AddAssign, SubAssign};
 use std::sync::Arc;
 
 use meshplan_schemas::document::var::{Var, Vars};
 use meshplan_schemas::finding::{Finding, Source};
-use meshplan_schemas::limits::{TEMPLATE_FUEL, TEMPLATE_OUTPUT_BYTES, TEMPLATE_TREE_BYTES};
+use meshplan_schemas::limits::{
+    TEMPLATE_FUEL, TEMPLATE_OUTPUT_BYTES, TEMPLATE_TREE_BYTES, TEMPLATE_TREE_FUEL,
+};
 use minijinja::syntax::SyntaxConfig;
 use minijinja::value::{Enumerator, Object, ValueKind};
 use minijinja::{
@@ -24,7 +28,7 @@ use zeroize::Zeroizing;
 use super::secrets::{NoSecret, Scope, Secret};
 use super::source_tree::is_of_component;
 use super::validate::{Module, Record, Validated};
-use secret::SecretFunction;
+use secret::{Asked, SecretFunction};
 
 mod secret;
 
@@ -69,30 +73,70 @@ pub struct Rendered {
     pub secrets: BTreeMap<String, Secret>,
 }
 
-/// How much all templates of a tree may still put out.
+/// What templates have taken.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Spent {
+    /// Bytes put out.
+    pub bytes: usize,
+    /// Work done, in template instructions.
+    pub steps: u64,
+}
+
+impl AddAssign for Spent {
+    fn add_assign(&mut self, more: Self) {
+        self.bytes = self.bytes.saturating_add(more.bytes);
+        self.steps = self.steps.saturating_add(more.steps);
+    }
+}
+
+impl SubAssign for Spent {
+    fn sub_assign(&mut self, less: Self) {
+        self.bytes = self.bytes.saturating_sub(less.bytes);
+        self.steps = self.steps.saturating_sub(less.steps);
+    }
+}
+
+impl Sum for Spent {
+    fn sum<I: Iterator<Item = Self>>(all: I) -> Self {
+        all.fold(Self::default(), |mut sum, more| {
+            sum += more;
+            sum
+        })
+    }
+}
+
+/// How much all templates of a tree may take, and have taken.
 #[derive(Debug)]
 pub struct Budget {
-    left: usize,
+    spent: Spent,
 }
 
 impl Budget {
-    /// The budget of a tree whose other templates have put out so many bytes.
+    /// The budget of a tree whose other templates have taken so much.
     #[must_use]
-    pub fn after(bytes: usize) -> Self {
-        Self {
-            left: TEMPLATE_TREE_BYTES.saturating_sub(bytes),
-        }
+    pub fn after(spent: Spent) -> Self {
+        Self { spent }
     }
 
-    /// Takes so many bytes out of it.
-    pub fn spend(&mut self, bytes: usize) {
-        self.left = self.left.saturating_sub(bytes);
+    /// Takes so much out of it.
+    pub fn spend(&mut self, spent: Spent) {
+        self.spent += spent;
+    }
+
+    /// What was taken so far.
+    #[must_use]
+    pub fn spent(&self) -> Spent {
+        self.spent
     }
 
     /// How many bytes are left.
-    #[must_use]
-    pub fn left(&self) -> usize {
-        self.left
+    fn bytes_left(&self) -> usize {
+        TEMPLATE_TREE_BYTES.saturating_sub(self.spent.bytes)
+    }
+
+    /// How many instructions are left.
+    fn steps_left(&self) -> u64 {
+        TEMPLATE_TREE_FUEL.saturating_sub(self.spent.steps)
     }
 }
 
@@ -171,37 +215,48 @@ impl Templates {
             .map_err(|e| RenderError::of(path, &e))?;
         let mut out = Bounded {
             bytes: Zeroizing::default(),
-            left: budget.left.min(TEMPLATE_OUTPUT_BYTES),
+            left: budget.bytes_left().min(TEMPLATE_OUTPUT_BYTES),
         };
         let function = SecretFunction::new(secrets);
         let context = context(Value::from_dyn_object(Arc::clone(&function)));
-        let rendered = template.render_captured_to(context, &mut out).map(drop);
+        let rendered = template.render_captured_to(context, &mut out);
+        let rendered = rendered.map(|captured| captured.state().fuel_levels().map_or(0, |(done, _)| done));
         let asked = function.asked();
-        if let Err(error) = rendered {
-            let mut why = RenderError::of(path, &error);
-            match asked.lacking {
-                Some(NoSecret::Closed(message)) => why.is_about_a_secret(message, true),
-                Some(NoSecret::Unknown(message)) => why.is_about_a_secret(message, false),
-                // What the engine says may quote what it was given.
-                None if !asked.used.is_empty() => why.keep_back(error.kind()),
-                None => {}
-            }
-            if error.kind() == ErrorKind::WriteFailure {
-                why.message = if budget.left < TEMPLATE_OUTPUT_BYTES {
-                    format!(
-                        "all templates of the tree together put out more than {TEMPLATE_TREE_BYTES} bytes"
-                    )
-                } else {
-                    format!("this template puts out more than {TEMPLATE_OUTPUT_BYTES} bytes")
-                };
-            }
-            return Err(why);
+        let steps = match rendered {
+            Ok(steps) => steps,
+            Err(error) => return Err(Self::why_not(path, &error, asked, budget)),
+        };
+        if steps > budget.steps_left() {
+            return Err(RenderError::too_much_work(path));
         }
-        budget.spend(out.bytes.len());
+        budget.spend(Spent {
+            bytes: out.bytes.len(),
+            steps,
+        });
         Ok(Rendered {
             bytes: out.bytes,
             secrets: asked.used,
         })
+    }
+
+    /// Why a template was not rendered to its end, of what the engine says of it.
+    fn why_not(path: &str, error: &Error, asked: Asked, budget: &Budget) -> RenderError {
+        let mut why = RenderError::of(path, error);
+        match asked.lacking {
+            Some(NoSecret::Closed(message)) => why.is_about_a_secret(message, true),
+            Some(NoSecret::Unknown(message)) => why.is_about_a_secret(message, false),
+            // What the engine says may quote what it was given.
+            None if !asked.used.is_empty() => why.keep_back(error.kind()),
+            None => {}
+        }
+        if error.kind() == ErrorKind::WriteFailure {
+            why.message = if budget.bytes_left() < TEMPLATE_OUTPUT_BYTES {
+                format!("all templates of the tree together put out more than {TEMPLATE_TREE_BYTES} bytes")
+            } else {
+                format!("this template puts out more than {TEMPLATE_OUTPUT_BYTES} bytes")
+            };
+        }
+        why
     }
 
     /// The finding of a failed rendering on these nodes.
@@ -256,6 +311,22 @@ impl RenderError {
             span: inner.range().map(|r| (r.start, r.end)),
             message,
             help,
+            closed: false,
+        }
+    }
+
+    /// The templates of the tree together have done all the work that they may.
+    fn too_much_work(path: &str) -> Self {
+        Self {
+            template: path.to_owned(),
+            line: 0,
+            span: None,
+            message: format!(
+                "all templates of the tree together do more than {TEMPLATE_TREE_FUEL} steps of work"
+            ),
+            help: Some(
+                "a template that does not read `node` is rendered once for all nodes with the same settings",
+            ),
             closed: false,
         }
     }
@@ -444,3 +515,6 @@ fn var(value: &Var) -> Value {
         Var::List(list) => list.iter().map(var).collect(),
     }
 }
+
+#[cfg(test)]
+mod tests;

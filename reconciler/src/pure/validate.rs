@@ -13,7 +13,7 @@ use meshplan_schemas::ident::{ModuleName, NodeName, PlanName, RoleName};
 use meshplan_schemas::policy::FleetPolicy;
 
 use super::assertions::{self, Assertion};
-use super::parse::Documents;
+use super::parse::{Documents, ModuleFolder};
 
 mod alone;
 mod checks;
@@ -146,12 +146,27 @@ impl Validated {
     }
 }
 
+/// Why a tree is no [`Validated`].
+#[derive(Debug)]
+pub(super) struct Refused {
+    /// Everything that is wrong between its documents; warnings are among it.
+    pub(super) findings: Vec<Finding>,
+    /// Its modules, records and checks in whose own documents nothing is wrong, so that what only composing finds is said
+    /// together with the rest (FR-1); none without a fleet.toml that could be read.
+    pub(super) sound: Option<Box<Validated>>,
+}
+
 /// Holds the documents of a tree against each other.
 ///
 /// # Errors
 /// Everything that is wrong between them, sorted by file and line; warnings are among it. Empty where a document
 /// could not be read at all, which [`super::parse::parse`] has said.
 pub fn validate(documents: Documents) -> Result<Validated, Vec<Finding>> {
+    validate_after(documents, &[]).map_err(|refused| refused.findings)
+}
+
+/// The same; `of_documents` is what reading them has said.
+pub(super) fn validate_after(documents: Documents, of_documents: &[Finding]) -> Result<Validated, Refused> {
     let mut findings = Vec::new();
     let names = Names::of(&documents);
     let fleet = fleet::check(&documents, &mut findings);
@@ -174,22 +189,31 @@ pub fn validate(documents: Documents) -> Result<Validated, Vec<Finding>> {
     findings.sort();
     findings.dedup();
     let refused = documents.broken || findings.iter().any(Finding::is_error);
-    let (Some(fleet), false) = (fleet, refused) else {
+    let Some(fleet) = fleet else {
         findings.extend(unsigned);
         findings.sort();
-        return Err(findings);
+        let sound = None;
+        return Err(Refused { findings, sound });
     };
+    let wrong: BTreeSet<String> = (findings.iter().chain(of_documents))
+        .filter(|finding| finding.is_error())
+        .map(|finding| finding.file.clone())
+        .collect();
     let fleet_vars = documents
         .fleet
         .and_then(|d| d.read)
         .map(|f| f.vars)
         .unwrap_or_default();
     let revoked = nodes::revoked(&documents.nodes);
+    let of_policy = wrong.iter().any(|file| file.starts_with("policy/"));
     let assertions = (documents.checks.values())
+        .filter(|document| !wrong.contains(document.source.file()))
         .filter_map(|document| Some(assertions::of_document(&document.source, document.read.as_ref()?)))
         .flatten()
+        .filter(|check| !(of_policy && check.says.is_of_policy()))
         .collect();
     let mut nodes: Vec<Record> = (documents.nodes.into_iter().zip(memberships))
+        .filter(|(node, _)| !wrong.contains(node.document.source.file()))
         .filter_map(|(node, modules)| {
             let read = node.document.read.as_ref();
             Some(Record {
@@ -202,6 +226,7 @@ pub fn validate(documents: Documents) -> Result<Validated, Vec<Finding>> {
         .collect();
     nodes.sort_by(|a, b| a.name.cmp(&b.name));
     let modules = (documents.modules.into_iter())
+        .filter(|(name, folder)| is_sound(name, folder, &wrong))
         .filter_map(|(name, folder)| {
             let document = folder.document?;
             let module = Module {
@@ -216,7 +241,12 @@ pub fn validate(documents: Documents) -> Result<Validated, Vec<Finding>> {
     let retired = documents.retired.and_then(|document| document.read);
     let retired = retired.into_iter().flat_map(|file| file.retired);
     let retired = retired.map(|at| (at.value.name.value, at.value.why.0));
-    Ok(Validated {
+    let warnings = if refused {
+        Vec::new()
+    } else {
+        std::mem::take(&mut findings)
+    };
+    let validated = Validated {
         retired: retired.collect(),
         fleet,
         fleet_vars,
@@ -227,9 +257,29 @@ pub fn validate(documents: Documents) -> Result<Validated, Vec<Finding>> {
         modules,
         plans,
         checks: assertions,
-        warnings: findings,
-        unsigned,
-    })
+        warnings,
+        unsigned: unsigned.clone().filter(|_| !refused),
+    };
+    if !refused {
+        return Ok(validated);
+    }
+    findings.extend(unsigned);
+    findings.sort();
+    let sound = Some(Box::new(validated));
+    Err(Refused { findings, sound })
+}
+
+/// Whether nothing of a module's own folder is wrong, nor the values that fleet.toml gives it.
+fn is_sound(name: &ModuleName, folder: &ModuleFolder, wrong: &BTreeSet<String>) -> bool {
+    let prefix = format!("modules/{name}/");
+    if wrong.iter().any(|file| file.starts_with(&prefix)) {
+        return false;
+    }
+    let file = folder
+        .document
+        .as_ref()
+        .and_then(|document| document.read.as_ref());
+    file.is_some_and(|file| file.settings.0.is_empty() || !wrong.contains("fleet.toml"))
 }
 
 /// Every name that another document may refer to.

@@ -224,16 +224,29 @@ table! {
     /// Whose commits and signatures count.
     pub struct TrustFile;
     /// Whether commits must be signed: `off`, `tip` or `every`.
-    "signed_commits" signed_commits: Option<At<SignedCommits>>,
-    /// The file that names who may sign commits.
-    "allowed_signers" allowed_signers: Option<At<TreePath>>,
+    "signed_commits" signed_commits: Option<At<SignedCommits>> as "off",
+    /// The file that names who may sign commits, where `signed_commits` asks for it.
+    "allowed_signers" allowed_signers: Option<At<TreePath>> as "allowed_signers",
     /// How long a timestamp holds.
     "timestamp_valid_secs" timestamp_valid_secs: SomeSecs = Int(2_592_000),
     /// How many authors must sign an order.
-    "threshold" threshold: Option<At<Int<1, 100>>>,
+    "threshold" threshold: Option<At<Int<1, 100>>> as 1,
     /// How many roots must sign what changes authors, roots or thresholds.
     "root_threshold" root_threshold: Option<At<Int<1, 100>>>,
 }
+
+impl TrustFile {
+    /// The path of the file that names who may sign commits: where it is written, or where commits must be signed.
+    #[must_use]
+    pub fn signers_path(&self) -> Option<&str> {
+        let asks = (self.signed_commits.as_ref()).is_some_and(|at| at.value != SignedCommits::Off);
+        let written = self.allowed_signers.as_ref().map(|at| at.value.0.as_str());
+        written.or(asks.then_some(ALLOWED_SIGNERS))
+    }
+}
+
+/// Where `[trust] allowed_signers` is, where it is not written (FR-16).
+const ALLOWED_SIGNERS: &str = "allowed_signers";
 
 word_type! {
     /// `signed_commits`: which commits must be signed.

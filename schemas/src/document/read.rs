@@ -188,7 +188,9 @@ impl Reader<'_> {
                 let misspelt = unknown.into_iter().any(|k| nearest(k.get_ref(), [key]).is_some());
                 if !misspelt {
                     let finding = if self.path.is_empty() {
-                        Finding::of_file(self.source.file(), message)
+                        // The keys of the document itself stand above its first table: there it is missing.
+                        let help = format!("write `{key} = ...` above the first `[table]`");
+                        self.source.error(0..0, message).help(help)
                     } else {
                         self.source.error(within.span(), message)
                     };
@@ -313,12 +315,13 @@ fn type_words(value: &DeValue<'_>) -> &'static str {
 }
 
 /// Declares a table of a document: `"key" field: Type`, with `= default` where it has one. An `Option` may be left
-/// out, and so may a table of which every key may be. `refuses` names a list of [`RefusedKey`]s.
+/// out, and so may a table of which every key may be; `as default` says what its absence comes to, where the reader must
+/// still be able to tell. `refuses` names a list of [`RefusedKey`]s.
 macro_rules! table {
     (
         $(#[doc = $doc:literal])+
         pub struct $name:ident $(refuses $refused:expr)? ;
-        $( $(#[doc = $key_doc:literal])+ $key:literal $field:ident : $type:ty $(= $default:expr)? ),* $(,)?
+        $( $(#[doc = $key_doc:literal])+ $key:literal $field:ident : $type:ty $(as $shown:literal)? $(= $default:expr)? ),* $(,)?
     ) => {
         $(#[doc = $doc])+
         #[derive(Debug, Clone)]
@@ -347,7 +350,7 @@ macro_rules! table {
             }
             fn json_schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
                 let mut table = $crate::document::published::TableSchema::new(concat!($($doc, "\n"),+));
-                $( $crate::document::read::table!(@publish table, generator, $key, concat!($($key_doc, "\n"),+), $type $(, $default)?); )*
+                $( $crate::document::read::table!(@publish table, generator, $key, concat!($($key_doc, "\n"),+), $type $(as $shown)? $(, $default)?); )*
                 table.finish()
             }
         }
@@ -366,9 +369,14 @@ macro_rules! table {
         let needed = <$type as $crate::document::read::Read>::missing().is_none();
         $table.key::<$type>($generator, $key, $doc, needed, None);
     };
+    (@publish $table:ident, $generator:ident, $key:literal, $doc:expr, $type:ty as $shown:literal) => {
+        $table.key::<$type>($generator, $key, $doc, false, Some(serde_json::Value::from($shown)));
+    };
     (@publish $table:ident, $generator:ident, $key:literal, $doc:expr, $type:ty, $default:expr) => {
         let default: $type = $default;
-        $table.key::<$type>($generator, $key, $doc, false, $crate::document::read::Read::written(&default));
+        // One that cannot be written is published as null: a test finds it.
+        let written = $crate::document::read::Read::written(&default).unwrap_or_default();
+        $table.key::<$type>($generator, $key, $doc, false, Some(written));
     };
 }
 pub(crate) use table;

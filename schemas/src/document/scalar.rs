@@ -136,7 +136,21 @@ texts!(
     TransportKey,
     NodeId
 );
-texts!(Identifier, PlainUrl, HostPort, TimeOfDay, TargetPath, SourcePath);
+
+/// Texts that a default can be.
+macro_rules! written_texts {
+    ($($type:ty),+) => { $(
+        impl Read for $type {
+            fn read(value: &Spanned<DeValue<'_>>, reader: &mut Reader<'_>) -> Option<Self> {
+                reader.parsed(value, <$type>::from_str)
+            }
+            fn written(&self) -> Option<serde_json::Value> {
+                Some(self.0.as_str().into())
+            }
+        }
+    )+ };
+}
+written_texts!(Identifier, PlainUrl, HostPort, TimeOfDay, TargetPath, SourcePath);
 
 impl Read for KeyId {
     fn read(value: &Spanned<DeValue<'_>>, reader: &mut Reader<'_>) -> Option<Self> {

@@ -93,6 +93,8 @@ struct Memory {
     /// At which listing comments were read.
     words_at: Option<Timestamp>,
     base: Option<Base>,
+    /// The newest tree that was let through.
+    passed: Option<Base>,
     told: BTreeMap<CommitId, Told>,
     /// Of which pull requests something cannot be read, and why.
     passed_over: BTreeMap<(u64, Part), ForgeError>,

@@ -13,6 +13,7 @@ use super::orders::{self, SignedOrder};
 use super::{Store, StoreError, events, inbox, kept, queue, recovery, rollouts};
 use crate::pure::act::{Act, Order};
 use crate::pure::delivery::{Delivery, Transition};
+use crate::pure::identities::Revoked;
 use crate::pure::snapshot::{Counters, StandingEpoch};
 
 /// What the signer made of an act's orders and blocks.
@@ -52,6 +53,8 @@ pub struct Changed {
 pub const REVERT: &str = "revert";
 /// Under this and its commit `meta` lists each delivery that is final and has machines to serve yet (DL-2).
 const OUTSTANDING: &str = "outstanding:";
+/// Under this and its digest `meta` has each uuid and key that left the fleet (FR-5).
+const REVOKED: &str = "revoked:";
 
 /// The records of this many newest heads are kept.
 const KEPT_REVISIONS: i64 = 4;
@@ -288,6 +291,20 @@ async fn put_leaves(tx: &mut Tx, act: &Act) -> Result<(), StoreError> {
     Ok(())
 }
 
+/// Takes down who left the fleet. What was taken down stays: nobody leaves twice.
+pub(super) async fn put_revoked(tx: &mut Tx, revoked: &Revoked) -> Result<(), StoreError> {
+    const SQL: OverRows = OverRows {
+        before: "INSERT INTO meta (key, value)",
+        after: "ON CONFLICT DO NOTHING",
+    };
+    let mut rows = Vec::with_capacity(revoked.len());
+    for (digest, left) in revoked {
+        rows.push(args![format!("{REVOKED}{digest}"), json(left)?]);
+    }
+    tx.run_over(SQL, rows).await?;
+    Ok(())
+}
+
 async fn put_standing(tx: &mut Tx, standing: &[StandingEpoch]) -> Result<(), StoreError> {
     const INSERT: &str = "INSERT INTO standing_epochs (epoch, doc) VALUES ($1, $2)";
     if standing.is_empty() {
@@ -336,6 +353,7 @@ async fn put_state(tx: &mut Tx, act: &Act) -> Result<(), StoreError> {
             ON CONFLICT (key) DO UPDATE SET value = excluded.value";
         tx.run(FREEZE, args![json(freeze)?]).await?;
     }
+    put_revoked(tx, &act.revoked).await?;
     if act.recovered {
         recovery::over(tx).await?;
     }

@@ -1,6 +1,7 @@
 //! What a pass may know, read at one moment: the snapshot.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use meshplan_schemas::envelope::Envelope;
 use meshplan_schemas::fleet_list::FleetHead;
@@ -10,6 +11,7 @@ use super::cell::cell;
 use super::db::{Tx, args};
 use super::deliveries::Row;
 use super::{Store, StoreError, act, recovery};
+use crate::pure::identities::Revoked;
 use crate::pure::snapshot::{Freeze, HeadRef, Snapshot};
 
 /// The lease's term until there is a lease (LK-6).
@@ -121,6 +123,14 @@ impl Store {
         freeze(&mut self.db().begin_read().await?).await
     }
 
+    /// Every uuid and key that was ever revoked, deleted or retired (FR-5).
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub async fn revoked(&self) -> Result<Revoked, StoreError> {
+        revoked(&mut self.db().begin_read().await?).await
+    }
+
     /// A content by its digest.
     ///
     /// # Errors
@@ -162,6 +172,7 @@ async fn head(tx: &mut Tx) -> Result<Option<HeadRef>, StoreError> {
         revision: head.revision,
         digest: cell("orders", "digest", &number).parse(&digest)?,
         oldest_accepted: head.oldest_accepted,
+        revoked: head.revoked,
         authors: head.authors,
         reconcilers: head.reconcilers,
     }))
@@ -173,6 +184,17 @@ async fn freeze(tx: &mut Tx) -> Result<Option<Freeze>, StoreError> {
     row.map_or(Ok(None), |(freeze,)| {
         cell("meta", "value", &"freeze").json(&freeze)
     })
+}
+
+/// Every uuid and key that ever left the fleet; `;` is the character after `:`.
+async fn revoked(tx: &mut Tx) -> Result<Revoked, StoreError> {
+    const SQL: &str = "SELECT substr(key, 9), value FROM meta WHERE key >= 'revoked:' AND key < 'revoked;'";
+    let rows: Vec<(String, String)> = tx.rows(SQL, args![]).await?;
+    let read = |(digest, doc): (String, String)| {
+        let place = cell("meta", "value", &digest);
+        Ok((place.parse(&digest)?, place.json(&doc)?))
+    };
+    rows.into_iter().map(read).collect()
 }
 
 /// The orders that went back, by node.
@@ -191,6 +213,7 @@ async fn aside(
 
 async fn state(tx: &mut Tx, snapshot: &mut Snapshot) -> Result<(), StoreError> {
     snapshot.freeze = freeze(tx).await?;
+    snapshot.revoked = Arc::new(revoked(tx).await?);
 
     snapshot.aside = aside(tx, ASIDE, "aside").await?;
     snapshot.aside_epochs = aside(tx, EPOCH_ASIDE, "epoch_aside").await?;

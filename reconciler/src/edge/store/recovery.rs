@@ -349,6 +349,7 @@ async fn put_state(tx: &mut Tx, rebuilt: &Rebuilt<'_>) -> Result<(), StoreError>
     for (digest, file) in rebuilt.values {
         tx.run(VALUE, args![digest.to_string(), file.as_slice()]).await?;
     }
+    act::put_revoked(tx, &rebuilt.record.revoked).await?;
     if let Some(freeze) = &rebuilt.record.freeze {
         tx.run(FREEZE, args![text(&Some(freeze))?]).await?;
     }

@@ -20,7 +20,7 @@ use crate::pure::by_node::ByNode;
 use crate::pure::parse::{ReadRecords, is_record, parse_after};
 use crate::pure::secrets::Secrets;
 use crate::pure::source_tree::{Entry, EntryKind, SourceTree};
-use crate::pure::validate::{Validated, validate};
+use crate::pure::validate::{Refused, Validated, validate_after};
 
 /// Composes one tree after another.
 #[derive(Debug, Default)]
@@ -168,13 +168,17 @@ impl Good {
         let (documents, mut findings) = parse_after(tree, records);
         findings.extend(expected.held_against(&documents));
         let refused = findings.iter().any(Finding::is_error);
-        let composed = validate(documents).and_then(|validated| {
-            if refused {
-                Err(validated.warnings().to_vec())
-            } else {
-                Self::compose(validated, expected.secrets(tree), before)
+        let composed = match validate_after(documents, &findings) {
+            Ok(validated) => match Self::compose(validated, expected.secrets(tree), before) {
+                Ok((_, composed)) if refused => Err(composed.warnings),
+                composed => composed,
+            },
+            Err(Refused { findings, sound }) => {
+                let secrets = expected.secrets(tree);
+                let more = sound.map(|sound| Contents::errors((&sound, &secrets)));
+                Err(findings.into_iter().chain(more.unwrap_or_default()).collect())
             }
-        });
+        };
         match composed {
             Ok((good, mut composed)) => {
                 composed.warnings.append(&mut findings);

@@ -16,16 +16,15 @@ use meshplan_schemas::finding::Finding;
 use meshplan_schemas::ident::{ModuleName, NodeId, NodeName};
 use serde_json::json;
 
+mod faults;
+
 use super::artifacts::Artifacts;
 use super::content::content;
 use super::kinds::{self, Place};
 use super::{ComposedNode, Made, left_out, node};
 use crate::pure::secrets::{Scope, Secrets, Uses};
-use crate::pure::template::{Budget, RenderError, Shared, Templates, is_template};
+use crate::pure::template::{Budget, RenderError, Shared, Spent, Templates, is_template};
 use crate::pure::validate::{Module, Record, Validated, settings};
-
-/// Above this many nodes a template that reads all of them is worth a warning (FR-8).
-const MANY_NODES: usize = 200;
 
 /// A tree: what it says, and its secrets.
 type OfTree<'t> = (&'t Validated, &'t Secrets);
@@ -38,8 +37,8 @@ type Fed = Vec<(String, Var)>;
 pub(super) struct Contents {
     modules: BTreeMap<ModuleName, OfModule>,
     nodes: HashMap<NodeId, OfNode>,
-    /// What all templates put out.
-    bytes: usize,
+    /// What all templates took.
+    spent: Spent,
 }
 
 /// What was made of one module.
@@ -90,8 +89,8 @@ impl Reads {
 #[derive(Debug, Clone)]
 struct OnNode {
     made: Made,
-    /// What its templates put out.
-    bytes: usize,
+    /// What its templates took.
+    spent: Spent,
 }
 
 /// What was made of one node.
@@ -100,8 +99,10 @@ struct OfNode {
     record: Record,
     composed: Arc<ComposedNode>,
     fed: Vec<(ModuleName, Arc<Fed>)>,
-    /// What templates put out for it alone.
-    bytes: usize,
+    /// All its modules are in it, or left out of it.
+    whole: bool,
+    /// What templates took for it alone.
+    spent: Spent,
 }
 
 /// Renderings that failed: by module and reason the first node, and how many.
@@ -115,20 +116,24 @@ struct Carried {
     steady: HashSet<ModuleName>,
     /// The nodes of the other.
     nodes: HashMap<NodeId, OfNode>,
+    /// What cannot be compiled; its module is none of `contents`.
+    broken: Vec<Finding>,
 }
 
 /// One node made.
 struct NodeMade {
     composed: ComposedNode,
     fed: Vec<(ModuleName, Arc<Fed>)>,
-    bytes: usize,
+    whole: bool,
+    spent: Spent,
 }
 
 impl Contents {
     /// Makes all contents of a tree. `before` is what was made of another tree, with that tree.
     ///
     /// # Errors
-    /// What cannot be compiled or rendered, sorted by file and line, with the tree's warnings.
+    /// What cannot be compiled or rendered, and the checks that fail on nodes of which all can, sorted by file and line, with
+    /// the tree's warnings.
     pub(super) fn of(
         tree: OfTree<'_>,
         before: Option<(OfTree<'_>, Self)>,
@@ -138,8 +143,9 @@ impl Contents {
             mut contents,
             steady,
             nodes: mut known,
-        } = Self::carried_over(tree, before)?;
-        let mut budget = Budget::after(contents.bytes);
+            broken,
+        } = Self::carried_over(tree, before);
+        let mut budget = Budget::after(contents.spent);
         let shared = Shared::of(validated, contents.read_all_nodes());
         let mut failed = Failed::new();
         for record in validated.nodes() {
@@ -149,7 +155,7 @@ impl Contents {
             });
             let of_node = match same {
                 Some(same) => {
-                    budget.spend(same.bytes);
+                    budget.spend(same.spent);
                     same
                 }
                 None => {
@@ -158,7 +164,8 @@ impl Contents {
                         record: record.clone(),
                         composed: Arc::new(made.composed),
                         fed: made.fed,
-                        bytes: made.bytes,
+                        whole: made.whole,
+                        spent: made.spent,
                     }
                 }
             };
@@ -169,7 +176,7 @@ impl Contents {
             }
             contents.nodes.insert(id, of_node);
         }
-        contents.bytes = contents.count_bytes();
+        contents.spent = contents.count_spent();
         let mut warnings = validated.warnings().to_vec();
         warnings.extend(validated.unsigned().cloned());
         warnings.extend(contents.dear(validated));
@@ -180,10 +187,12 @@ impl Contents {
         warnings.extend(left_out.map(|(_, finding)| finding.clone()));
         warnings.extend(secrets.findings());
         warnings.sort();
-        if failed.is_empty() {
+        if failed.is_empty() && broken.is_empty() {
             return Ok((contents, warnings));
         }
         let mut findings = contents.said(&failed);
+        findings.extend(broken);
+        findings.extend(contents.failing_checks(validated));
         findings.extend(warnings);
         findings.sort();
         Err(findings)
@@ -198,11 +207,16 @@ impl Contents {
         records: impl Iterator<Item = &'r Record>,
     ) -> Result<Vec<Result<ComposedNode, Vec<Finding>>>, Vec<Finding>> {
         let (validated, _) = tree;
-        let Carried { mut contents, .. } = Self::carried_over(tree, None)?;
+        let Carried {
+            mut contents, broken, ..
+        } = Self::carried_over(tree, None);
+        if !broken.is_empty() {
+            return Err(broken);
+        }
         let shared = Shared::of(validated, contents.read_all_nodes());
         let made = records.map(|record| {
             let mut failed = Failed::new();
-            let mut budget = Budget::after(0);
+            let mut budget = Budget::after(Spent::default());
             let made = contents.make(validated, record, &shared, &mut budget, &mut failed);
             if failed.is_empty() {
                 Ok(made.composed)
@@ -213,19 +227,8 @@ impl Contents {
         Ok(made.collect())
     }
 
-    fn said(&self, failed: &Failed) -> Vec<Finding> {
-        let said = failed.iter().filter_map(|((name, error), (node, nodes))| {
-            let templates = &self.modules.get(name)?.templates;
-            Some(templates.finding(error, node.as_str(), *nodes))
-        });
-        said.collect()
-    }
-
     /// What of another tree can be taken over.
-    fn carried_over(
-        (validated, secrets): OfTree<'_>,
-        before: Option<(OfTree<'_>, Self)>,
-    ) -> Result<Carried, Vec<Finding>> {
+    fn carried_over((validated, secrets): OfTree<'_>, before: Option<(OfTree<'_>, Self)>) -> Carried {
         let (before, mut former) = before.unzip();
         let before = before.map(|(validated, _)| validated);
         let same_fleet = before.is_some_and(|b| {
@@ -235,7 +238,7 @@ impl Contents {
             let (old, new) = (b.nodes(), validated.nodes());
             old.len() == new.len() && old.iter().zip(new).all(|(old, new)| old.is(new))
         });
-        let mut findings = Vec::new();
+        let mut broken = Vec::new();
         let mut contents = Self::default();
         let mut steady = HashSet::new();
         for (name, module) in validated.modules() {
@@ -275,7 +278,7 @@ impl Contents {
                         )
                     }
                     Err(more) => {
-                        findings.extend(more);
+                        broken.extend(more);
                         continue;
                     }
                 },
@@ -293,19 +296,15 @@ impl Contents {
             };
             contents.modules.insert(name.clone(), of_module);
         }
-        if !findings.is_empty() {
-            findings.extend(validated.warnings().iter().cloned());
-            findings.sort();
-            return Err(findings);
-        }
         let nodes = former.map(|former| former.nodes).unwrap_or_default();
         let made = contents.modules.values().flat_map(|module| module.made.values());
-        contents.bytes = made.map(|on_node| on_node.bytes).sum();
-        Ok(Carried {
+        contents.spent = made.map(|on_node| on_node.spent).sum();
+        Carried {
             contents,
             steady,
             nodes,
-        })
+            broken,
+        }
     }
 
     /// The node composed.
@@ -325,18 +324,19 @@ impl Contents {
         }
         let shared = Shared::of(validated, false);
         let mut failed = Failed::new();
-        let mut budget = Budget::after(self.bytes);
+        let mut budget = Budget::after(self.spent);
         let made = self.make(validated, record, &shared, &mut budget, &mut failed);
         if !failed.is_empty() {
             return None;
         }
-        self.bytes += made.bytes;
+        self.spent += made.spent;
         let composed = Arc::new(made.composed);
         let new = OfNode {
             record: record.clone(),
             composed: Arc::clone(&composed),
             fed: made.fed,
-            bytes: made.bytes,
+            whole: made.whole,
+            spent: made.spent,
         };
         let mut fed_anew = Vec::new();
         for (module, fed) in &new.fed {
@@ -348,7 +348,7 @@ impl Contents {
             }
         }
         let old = self.nodes.insert(record.file.id.value, new)?;
-        self.bytes = self.bytes.saturating_sub(old.bytes);
+        self.spent -= old.spent;
         for (module, fed) in &old.fed {
             let of_module = self.modules.get_mut(module)?;
             let count = of_module.fed.get_mut(fed)?;
@@ -362,11 +362,11 @@ impl Contents {
         Some((composed, fed_anew))
     }
 
-    fn count_bytes(&mut self) -> usize {
+    fn count_spent(&mut self) -> Spent {
         self.modules.values_mut().for_each(OfModule::forget_unused);
         let made = self.modules.values().flat_map(|module| module.made.values());
-        made.map(|on_node| on_node.bytes).sum::<usize>()
-            + self.nodes.values().map(|node| node.bytes).sum::<usize>()
+        let made = made.map(|on_node| on_node.spent);
+        made.chain(self.nodes.values().map(|node| node.spent)).sum()
     }
 
     fn read_all_nodes(&self) -> bool {
@@ -382,11 +382,13 @@ impl Contents {
         budget: &mut Budget,
         failed: &mut Failed,
     ) -> NodeMade {
-        let (mut modules, mut left_out, mut all_fed, mut bytes) =
-            (BTreeMap::new(), Vec::new(), Vec::new(), 0);
+        let (mut modules, mut left_out, mut all_fed, mut spent) =
+            (BTreeMap::new(), Vec::new(), Vec::new(), Spent::default());
+        let mut whole = true;
         for name in record.modules.iter() {
             let (Some(module), Some(of_module)) = (validated.modules().get(name), self.modules.get_mut(name))
             else {
+                whole = false;
                 continue;
             };
             if let Some((reason, _)) = &of_module.left_out {
@@ -408,7 +410,7 @@ impl Contents {
                 continue;
             }
             let context = |secret| shared.context(record, &resolved, secret);
-            let before = budget.left();
+            let before = budget.spent();
             let (templates, scope) = (&of_module.templates, &of_module.scope);
             let place = Place {
                 validated,
@@ -420,15 +422,16 @@ impl Contents {
             let made = content(place, observe, scope, |path| {
                 templates.render(path, context, budget, scope)
             });
-            let put_out = before - budget.left();
+            let mut took = budget.spent();
+            took -= before;
             match made.map(|filled| (Digest::of_value(&filled.content), filled)) {
                 Ok((Ok(digest), filled)) => {
                     let made = (digest, Arc::new(filled));
                     modules.insert(name.clone(), made.clone());
                     if own {
-                        bytes += put_out;
+                        spent += took;
                     } else {
-                        of_module.made.insert(key, OnNode { made, bytes: put_out });
+                        of_module.made.insert(key, OnNode { made, spent: took });
                     }
                 }
                 // What a module's content holds can always be written; it would be missing on the node.
@@ -439,6 +442,7 @@ impl Contents {
                     reason: error.message,
                 }),
                 Err(error) => {
+                    whole = false;
                     let first = failed.entry((name.clone(), error));
                     first.or_insert_with(|| (record.name.clone(), 0)).1 += 1;
                 }
@@ -447,36 +451,9 @@ impl Contents {
         NodeMade {
             composed: node(record, modules, left_out),
             fed: all_fed,
-            bytes,
+            whole,
+            spent,
         }
-    }
-
-    /// Warns of templates that read all nodes of a large fleet (FR-8).
-    fn dear(&self, validated: &Validated) -> Vec<Finding> {
-        let count = validated.nodes().len();
-        if count <= MANY_NODES {
-            return Vec::new();
-        }
-        let readers = self.modules.iter().filter(|(_, m)| m.templates.read("nodes"));
-        readers
-            .filter_map(|(name, of_module)| {
-                let module = validated.modules().get(name)?;
-                let having = validated
-                    .nodes()
-                    .iter()
-                    .filter(|r| r.modules.contains(name))
-                    .count();
-                let reader = module.files.keys().find(|path| {
-                    let source = of_module.templates.source(path);
-                    source.is_some_and(|source| source.text().contains("nodes"))
-                });
-                let message = format!(
-                    "{} reads all {count} nodes: a change of any record makes {having} new declarations",
-                    reader.map_or("a template", String::as_str)
-                );
-                Some(Finding::of_file(module.source.file(), message).warning())
-            })
-            .collect()
     }
 
     /// The digest of a module's folder and of what feeds it: another node with the same settings does not change it,

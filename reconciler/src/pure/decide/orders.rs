@@ -6,7 +6,7 @@ use meshplan_schemas::digest::Digest;
 use meshplan_schemas::epoch::{Phase, Targeting};
 use meshplan_schemas::fleet_list::{FleetHead, ListSettings};
 use meshplan_schemas::ident::{CommitId, NodeId};
-use meshplan_schemas::limits::SCHEMA;
+use meshplan_schemas::limits::{REVOKED, SCHEMA};
 use meshplan_schemas::merkle;
 
 use super::DecideError;
@@ -58,6 +58,7 @@ pub(super) fn list(
 pub(super) fn sign_head(draft: &mut Draft<'_>, tree: &Composed, commit: &CommitId) -> Vec<(String, String)> {
     draft.counters.revision += 1;
     let before = draft.known.snapshot.head.as_ref();
+    let (revoked, oldest_accepted) = revoked(draft, tree);
     let leaves: Vec<merkle::Hash> = tree.leaves.values().map(|listed| listed.hash).collect();
     let settings = draft.known.settings;
     let head = FleetHead {
@@ -79,8 +80,8 @@ pub(super) fn sign_head(draft: &mut Draft<'_>, tree: &Composed, commit: &CommitI
         records_count: leaves.len() as u64,
         wrapped_root: None,
         timestamp_keys: settings.timestamp_keys.clone(),
-        revoked: tree.revoked.clone(),
-        oldest_accepted: before.map_or(draft.counters.revision, |h| h.oldest_accepted),
+        revoked,
+        oldest_accepted,
         settings: ListSettings {
             left_behind_grace_secs: tree.fleet.config_mgmt.left_behind_grace_secs,
             lifeline_secs: tree.fleet.rotation.lifeline_secs,
@@ -100,6 +101,24 @@ pub(super) fn sign_head(draft: &mut Draft<'_>, tree: &Composed, commit: &CommitI
         facts.push((HEAD.to_owned(), draft.counters.revision.to_string()));
     }
     facts
+}
+
+/// What the next head says of the uuids and keys that left the fleet, and the oldest revision that it accepts: they are named
+/// since that one. More of them than a head may name raise it to this one, of which they are no part any more (SG-3).
+fn revoked(draft: &Draft<'_>, tree: &Composed) -> (Vec<Digest>, u64) {
+    let (before, known) = (draft.known.snapshot.head.as_ref(), &draft.known.snapshot.revoked);
+    let mut all: BTreeSet<Digest> = match before {
+        Some(head) => head.revoked.iter().copied().collect(),
+        None => known.keys().copied().collect(),
+    };
+    all.extend(draft.act.revoked.keys());
+    all.extend(tree.revoked.iter().filter(|digest| !known.contains_key(digest)));
+    let this = draft.counters.revision;
+    if all.len() > REVOKED {
+        return (Vec::new(), this);
+    }
+    let oldest = before.map_or(this, |head| head.oldest_accepted);
+    (all.into_iter().collect(), oldest)
 }
 
 /// The nodes whose transport key the list changes and to which values of secrets are sealed: they get what they have

@@ -15,6 +15,7 @@ mod freeze;
 mod guards;
 mod holds;
 mod host;
+mod identities;
 mod leaving;
 mod left_branch;
 mod link;

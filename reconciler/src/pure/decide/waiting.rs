@@ -28,6 +28,7 @@ use checks::Asked;
 pub(super) use checks::have_passed;
 use giving_way::make_way;
 use holds::{Hold, NEXT, behind, unread};
+use identities::Identities;
 pub(super) use left_branch::withdraw_left;
 use plan::{gate_facts, new_walk, plan_for};
 use signed::Signed;
@@ -45,6 +46,7 @@ mod former_checks;
 pub(super) mod former_stages;
 mod giving_way;
 mod holds;
+mod identities;
 mod lasting;
 mod left_branch;
 mod left_out;
@@ -86,7 +88,15 @@ pub(super) fn judge(draft: &mut Draft<'_>) -> Result<(), DecideError> {
         }
         // It is no order and takes nobody's place; the one before it is the newest then.
         Some(Tree::Invalid(findings)) => Some(findings.clone()),
-        Some(Tree::Composed(tree)) => closed::refusal(draft, &delivery, tree),
+        Some(Tree::Composed(tree)) => match identities::judge(draft, &delivery, tree) {
+            Identities::Unread => {
+                delivery.awaits = Some(unread("the tree that its records are compared with"));
+                draft.put(delivery);
+                return Ok(());
+            }
+            Identities::Broken(why) => Some(why),
+            Identities::Kept => closed::refusal(draft, &delivery, tree),
+        },
         Some(Tree::Gone(_)) => None,
     };
     if let Some(Tree::Composed(tree)) = draft.known.trees.get(&newest)
@@ -327,6 +337,7 @@ fn nothing_to_do(draft: &mut Draft<'_>, delivery: &mut Delivery, tree: &Composed
         });
         return Ok(());
     }
+    identities::take_down(draft, delivery, tree);
     // What lags is what an earlier delivery left behind.
     delivery.left_behind.clear();
     let reason = match delivery.skipped.iter().next() {
@@ -349,7 +360,7 @@ fn nothing_to_do(draft: &mut Draft<'_>, delivery: &mut Delivery, tree: &Composed
         Code::NothingToDo,
         RECONCILER,
         reason,
-        Vec::new(),
+        identities::facts(draft),
     )
 }
 
@@ -526,6 +537,8 @@ pub(super) fn begin_on_word(
     facts.extend(removals::fact(draft, delivery, &tree));
     facts.extend(lasting::facts(draft, delivery, &tree));
     facts.extend(old);
+    identities::take_down(draft, delivery, &tree);
+    facts.extend(identities::facts(draft));
     facts.extend(orders::list(draft, delivery, &tree)?);
     draft.transit(
         delivery,
@@ -571,6 +584,7 @@ fn begin(
     delivery.walk = Some(walk);
     classes::begin(delivery, tree);
     let old = name_old_hosts(draft, delivery, tree);
+    identities::take_down(draft, delivery, tree);
     let list = orders::list(draft, delivery, tree)?;
     let by = plan.map_or_else(
         || "the built-in plan".to_owned(),
@@ -584,6 +598,7 @@ fn begin(
     facts.extend(going);
     facts.extend(lasting::facts(draft, delivery, tree));
     facts.extend(old);
+    facts.extend(identities::facts(draft));
     facts.extend(list);
     draft.transit(
         delivery,

@@ -6,6 +6,7 @@ use meshplan_schemas::finding::Finding;
 use super::text::lines_within;
 use super::{Preview, preview};
 use crate::pure::compose::{Composed, TreeError};
+use crate::pure::identities::{self, Passed};
 
 /// What came of it.
 #[derive(Debug, Clone, PartialEq)]
@@ -24,7 +25,8 @@ pub enum Outcome {
 }
 
 impl Outcome {
-    /// Of a base and what a merge would make of it, both composed or refused. `base_name` is what the base is called.
+    /// Of a base and what a merge would make of it, both composed or refused. `base_name` is what the base is called,
+    /// `passed` what its identities are held against.
     ///
     /// # Errors
     /// Content that cannot be digested, which does not happen for what a tree composes to.
@@ -32,6 +34,7 @@ impl Outcome {
         base_name: &str,
         before: Result<&Composed, &TreeError>,
         after: Result<&Composed, &TreeError>,
+        passed: Passed<'_>,
     ) -> Result<Self, serde_json::Error> {
         let before = match before {
             Ok(before) => Some(before),
@@ -56,6 +59,15 @@ impl Outcome {
                 });
             }
         };
+        let mut findings = identities::faults(passed.tree, after, passed.revoked);
+        if !findings.is_empty() {
+            findings.extend(after.warnings.iter().cloned());
+            findings.sort();
+            return Ok(Self::Refused {
+                what: "the merge does not check".to_owned(),
+                findings,
+            });
+        }
         Ok(Self::Preview(Box::new(preview(before, after)?)))
     }
 

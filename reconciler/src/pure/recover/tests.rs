@@ -439,3 +439,24 @@ proptest! {
         prop_assert_eq!(numbers, (1..=18).collect::<Vec<_>>());
     }
 }
+
+// holds: DL-12, FR-5
+#[test]
+fn who_left_the_fleet_is_read_back() {
+    let mut writer = Writer::new();
+    writer.announce(1);
+    let (uuid, key, old) = (digest("uuid"), digest("key"), digest("old"));
+    let (ace, nobody) = (format!("ace {uuid} {key}"), format!("- {old}"));
+    let facts = [("Revoked", ace.as_str()), ("Revoked", nobody.as_str())];
+    writer.say(1, "proposed -> delivered (nothing-to-do) by reconciler", &facts);
+    let left = |node: Option<&str>| Left {
+        node: node.map(|name| name.parse().unwrap()),
+        commit: commit(1),
+    };
+    let expected = [
+        (uuid, left(Some("ace"))),
+        (key, left(Some("ace"))),
+        (old, left(None)),
+    ];
+    assert_eq!(writer.read().unwrap().revoked, expected.into());
+}

@@ -158,9 +158,11 @@ fn trust(documents: &Documents, (source, file): (&Source, &FleetFile), findings:
     if let Some(at) = &file.trust.signed_commits
         && at.value != SignedCommits::Off
         && file.trust.allowed_signers.is_none()
+        && let Some(path) = file.trust.signers_path()
+        && documents.allowed_signers.is_none()
     {
         let message = format!(
-            "`signed_commits = \"{}\"` needs `allowed_signers`, the file that names who may sign",
+            "`signed_commits = \"{}\"` needs the file that names who may sign, and there is no `{path}`",
             at.value
         );
         let help = "a line a signer: `<who> <key type> <key>`, as ssh-keygen reads it";

@@ -43,8 +43,8 @@ table! {
 table! {
     /// Bounds that a fleet may raise.
     pub struct BoundsFile;
-    /// The largest module folder, in MiB; 64 where it is left out.
-    "bundle_mib" bundle_mib: Option<Int<1, 65_536>>,
+    /// The largest module folder, in MiB.
+    "bundle_mib" bundle_mib: Option<Int<1, 65_536>> as 64,
 }
 
 table! {

@@ -11,9 +11,11 @@ use crate::edge::mirror::{MergedTree, Mirror, MirrorError, TreeEntry, With};
 use crate::edge::store::StoreError;
 use crate::edge::tree_reader::source_tree;
 use crate::pure::compose::{Composed, Composer, Expected, TreeError};
+use crate::pure::decide::base_after;
 use crate::pure::forge::check::{self, Of};
 use crate::pure::forge::kept::{Kept, Previewed};
 use crate::pure::forge::{CommitStatus, Said};
+use crate::pure::identities::{Passed, Revoked};
 use crate::pure::parts::Parts;
 use crate::pure::preview::outcome::Outcome;
 
@@ -21,6 +23,7 @@ use crate::pure::preview::outcome::Outcome;
 type Made = Result<Arc<Composed>, TreeError>;
 
 /// The branch as it was previewed against last.
+#[derive(Clone)]
 pub(super) struct Base {
     commit: CommitId,
     beside: Option<Beside>,
@@ -74,6 +77,7 @@ impl Keeper {
             return Ok(());
         };
         let beside = self.beside().await?;
+        let revoked = Arc::new(self.store.revoked().await?);
         let mut trouble = None;
         for kept in due {
             // What was fetched may be newer than what the deliveries were read to.
@@ -81,12 +85,19 @@ impl Keeper {
                 continue;
             };
             let base = self.base(memory, &wanted.base, beside.as_ref()).await?;
+            let passed = self.passed(memory, &wanted.base, beside.as_ref()).await?;
             let (head, of) = (wanted.head.clone(), wanted.base.clone());
-            let (branch, beside) = (self.branch.clone(), beside.clone());
+            let (branch, beside, revoked) = (self.branch.clone(), beside.clone(), Arc::clone(&revoked));
             let seen = self
                 .blocking(move |mirror, expected| {
+                    let into = MergedInto {
+                        branch: &branch,
+                        made: &base,
+                        passed: &passed,
+                        revoked: &revoked,
+                    };
                     let merged = locked(mirror).read_merge(&of, &head, with(beside.as_ref()));
-                    see(expected, merged, &base, &branch)
+                    see(expected, merged, &into)
                 })
                 .await?;
             match seen {
@@ -121,9 +132,63 @@ impl Keeper {
         commit: &CommitId,
         beside: Option<&Beside>,
     ) -> Result<Arc<Made>, TurnError> {
-        let known = memory.base.as_ref();
-        if let Some(base) = known.filter(|base| base.commit == *commit && base.beside.as_ref() == beside) {
-            return Ok(Arc::clone(&base.made));
+        let base = self.composed(memory.base.as_ref(), commit, beside).await?;
+        let gone = || TurnError::Preview(format!("the branch's commit {} is not here", commit.short()));
+        let base = base.ok_or_else(gone)?;
+        let made = Arc::clone(&base.made);
+        memory.base = Some(base);
+        Ok(made)
+    }
+
+    /// The newest tree that was let through before what would be merged into this commit: what that was refused for is no
+    /// excuse, and what mends it is none of its faults (FR-5). One that no branch has any more may not be here: the tip then.
+    async fn passed(
+        &self,
+        memory: &mut Memory,
+        tip: &CommitId,
+        beside: Option<&Beside>,
+    ) -> Result<Arc<Made>, TurnError> {
+        let passed = self.let_through(tip).await?;
+        let known = [memory.passed.as_ref(), memory.base.as_ref()];
+        let known = known.into_iter().flatten().find(|base| base.commit == passed);
+        let Some(passed) = self.composed(known, &passed, beside).await? else {
+            return self.base(memory, tip, beside).await;
+        };
+        let made = Arc::clone(&passed.made);
+        memory.passed = Some(passed);
+        Ok(made)
+    }
+
+    /// The fleet's newest commit up to this one that was let through; itself where no delivery is known of it.
+    async fn let_through(&self, tip: &CommitId) -> Result<CommitId, StoreError> {
+        let Some(delivery) = self.store.delivery(tip).await? else {
+            return Ok(tip.clone());
+        };
+        let mut passed = base_after(&delivery);
+        if passed.as_ref() != Some(tip)
+            && let Some(previous) = &delivery.previous
+            && let Some(previous) = self.store.delivery(previous).await?
+        {
+            passed = base_after(&previous);
+        }
+        let Some(passed) = passed else {
+            return Ok(tip.clone());
+        };
+        // It may be a component's commit: the records are those of the fleet beside it.
+        let of = self.store.delivery(&passed).await?;
+        Ok(of.map_or(passed, |of| of.parts_after().fleet))
+    }
+
+    /// The tree of a commit, composed where it is not the known one; none where the commit is not here.
+    async fn composed(
+        &self,
+        known: Option<&Base>,
+        commit: &CommitId,
+        beside: Option<&Beside>,
+    ) -> Result<Option<Base>, TurnError> {
+        let of_this = |base: &&Base| base.commit == *commit && base.beside.as_ref() == beside;
+        if let Some(base) = known.filter(of_this) {
+            return Ok(Some(base.clone()));
         }
         let (wanted, of) = (commit.clone(), beside.cloned());
         let made = self
@@ -135,14 +200,14 @@ impl Keeper {
         let made = match made {
             Ok(made) => Arc::new(made),
             Err(MirrorError::Tree { why, .. }) => Arc::new(Err(beyond(why))),
+            Err(MirrorError::NoCommit { .. }) => return Ok(None),
             Err(error) => return Err(TurnError::Preview(error.to_string())),
         };
-        memory.base = Some(Base {
+        Ok(Some(Base {
             commit: commit.clone(),
             beside: beside.cloned(),
-            made: Arc::clone(&made),
-        });
-        Ok(made)
+            made,
+        }))
     }
 
     async fn say(&self, mut kept: Kept, wanted: Previewed, seen: &Seen) -> Result<(), StoreError> {
@@ -220,11 +285,22 @@ fn beyond(why: String) -> TreeError {
     TreeError::Findings(vec![Finding::of_file("", why)])
 }
 
+/// What a pull request would be merged into.
+struct MergedInto<'p> {
+    /// The branch.
+    branch: &'p str,
+    /// Its tree, composed.
+    made: &'p Made,
+    /// The newest tree that was let through.
+    passed: &'p Made,
+    /// What ever left the fleet.
+    revoked: &'p Revoked,
+}
+
 fn see(
     expected: &Expected,
     merged: Result<MergedTree, MirrorError>,
-    before: &Made,
-    branch: &str,
+    into: &MergedInto<'_>,
 ) -> Result<Seen, MirrorError> {
     let after = match merged {
         Ok(MergedTree::Tree(entries)) => compose(expected, entries),
@@ -237,11 +313,16 @@ fn see(
         Err(MirrorError::Tree { why, .. }) => Err(beyond(why)),
         Err(error) => return Err(error),
     };
-    let outcome =
-        Outcome::of(branch, before.as_deref(), after.as_deref()).unwrap_or_else(|e| Outcome::Refused {
-            what: "the merge cannot be compared".to_owned(),
-            findings: vec![Finding::of_file("", e.to_string())],
-        });
+    let before = into.made.as_deref();
+    let passed = Passed {
+        tree: into.passed.as_deref().ok(),
+        revoked: into.revoked,
+    };
+    let outcome = Outcome::of(into.branch, before, after.as_deref(), passed);
+    let outcome = outcome.unwrap_or_else(|e| Outcome::Refused {
+        what: "the merge cannot be compared".to_owned(),
+        findings: vec![Finding::of_file("", e.to_string())],
+    });
     Ok(Seen {
         outcome,
         after: after.ok(),

@@ -13,6 +13,7 @@ use super::fixtures::*;
 use crate::edge::store::StoreError;
 use crate::edge::store::act::{Cursor, Signed};
 use crate::edge::store::orders::OrderKind;
+use crate::pure::identities::Left;
 use crate::pure::scope::Scope;
 use crate::pure::snapshot::{Assignment, ContentRef, Counters, KnownBad, Request, StandingEpoch, Verb};
 
@@ -79,6 +80,11 @@ pub(super) async fn what_a_pass_stored_is_what_the_next_one_sees(fresh: Fresh) {
     let bad_key = (web.clone(), Digest::of(b"bad"));
     act.known_bad.insert(bad_key.clone(), Some(bad.clone()));
     act.blocks = vec![unsigned(&block)];
+    let left = |node: &str| Left {
+        node: Some(node.parse().unwrap()),
+        commit: commit(1),
+    };
+    act.revoked.insert(Digest::of(b"a key"), left("ace"));
     let signed = Signed {
         orders: vec![
             order(OrderKind::Epoch, 1, None, "epoch one"),
@@ -108,6 +114,8 @@ pub(super) async fn what_a_pass_stored_is_what_the_next_one_sees(fresh: Fresh) {
     assert_eq!((head.revision, head.oldest_accepted), (1, 0));
     assert_eq!(head.digest, signed_head.digest);
     assert_eq!(seen.known_bad[&bad_key], bad);
+    assert_eq!(*seen.revoked, [(Digest::of(b"a key"), left("ace"))].into());
+    assert_eq!(store.revoked().await.unwrap(), *seen.revoked);
     assert_eq!(
         store.content(Digest::of(b"body")).await.unwrap().unwrap(),
         b"body"

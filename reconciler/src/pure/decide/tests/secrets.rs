@@ -165,8 +165,10 @@ fn keyed(mut tree: Composed, key: u8) -> Composed {
     let leaves = tree.nodes.values().map(|of| {
         let n = if of.id == node(1) { key } else { 9 };
         let secret = LinkSecret::from_bytes(&[n; 32]).unwrap();
+        // Keys change by rotation only: the first one tells of the second.
+        let next = (n == 1).then(|| LinkSecret::from_bytes(&[2; 32]).unwrap().public());
         let leaf: Leaf = serde_json::from_value(json!({
-            "id": of.id, "name": of.name, "transport_key": secret.public(),
+            "id": of.id, "name": of.name, "transport_key": secret.public(), "next_transport_key": next,
             "signing_key": "ed25519:11qYAYKxCrfVS/7TyWQHOg7hcvPapiMlrwIaaPcHURo=",
             "lifeline": false, "valid_to": 0, "update_class": "required", "pinned": false,
         }))

@@ -81,6 +81,7 @@ pub(super) fn tree(nodes: u128, policy: &str, modules: &[(&str, &str)]) -> Compo
                 pinned: false,
                 vars: BTreeMap::new(),
                 enrolled: true,
+                source: meshplan_schemas::finding::Source::empty(&format!("nodes/n{n}.toml")),
             };
             (node.id, Arc::new(node))
         })

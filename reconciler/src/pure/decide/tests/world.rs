@@ -318,6 +318,7 @@ impl World {
                 None => self.snapshot.known_bad.remove(&key),
             };
         }
+        Arc::make_mut(&mut self.snapshot.revoked).extend(act.revoked);
         if let Some(standing) = act.standing {
             self.snapshot.epochs = standing;
         }
@@ -365,6 +366,7 @@ impl World {
                     revision: head.revision,
                     digest,
                     oldest_accepted: head.oldest_accepted,
+                    revoked: head.revoked,
                     authors: head.authors,
                     reconcilers: head.reconcilers,
                 });

@@ -43,7 +43,7 @@ pub fn base_after(before: &Delivery) -> Option<CommitId> {
 }
 
 /// The base of a delivery as it is now: what it came after may have been let through since.
-fn base_of(deliveries: &BTreeMap<CommitId, Delivery>, delivery: &Delivery) -> Option<CommitId> {
+pub(super) fn base_of(deliveries: &BTreeMap<CommitId, Delivery>, delivery: &Delivery) -> Option<CommitId> {
     let before = delivery
         .previous
         .as_ref()

@@ -70,8 +70,11 @@ fn ten_thousand_errors_or_conflicts_fit_and_the_rest_is_counted() {
 // holds: FR-11, DL-8
 #[test]
 fn a_former_check_that_fails_stands_in_comment_and_status() {
+    use std::collections::BTreeMap;
+
     use crate::pure::compose::compose_tree;
     use crate::pure::example::generate;
+    use crate::pure::identities::Passed;
     use crate::pure::source_tree::{EntryKind, SourceTree};
 
     let compose = |check: Option<&str>, without: &str| {
@@ -89,7 +92,12 @@ fn a_former_check_that_fails_stands_in_comment_and_status() {
     let motd = "[[file]]\nid = \"motd\"\npath = \"/etc/motd\"\nsource = \"files/motd\"\n";
     let check = "[[check]]\nname = \"all are greeted\"\nhas = \"base.motd\"\n";
     let (before, after) = (compose(Some(check), "no such text"), compose(None, motd));
-    let outcome = Outcome::of("main", Ok(&before), Ok(&after)).unwrap();
+    let revoked = BTreeMap::new();
+    let passed = Passed {
+        tree: Some(&before),
+        revoked: &revoked,
+    };
+    let outcome = Outcome::of("main", Ok(&before), Ok(&after), passed).unwrap();
     let (base, head) = ids();
     let said = comment(&of(&base, &head), &outcome).body;
     assert!(

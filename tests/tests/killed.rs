@@ -35,6 +35,17 @@ show machines
 show deliveries
 ";
 
+/// The policy is released already when a machine of the rest puts it back: the former one is signed forward for all.
+const ABORTED: &str = "fleet of 3 machines
+advance 1m
+break n3 on 600
+merge policy: every ten minutes
+  replace policy/base.toml 300 => 600
+advance 6m
+show machines
+show deliveries
+";
+
 /// What is the same whenever it happened: states, content, who is where. Times and numbers of orders are not.
 fn essence(said: &str) -> Vec<String> {
     let shown = said.lines().skip_while(|line| *line != "> show machines");
@@ -88,4 +99,10 @@ async fn a_reconciler_that_dies_after_any_write_of_a_delivery_goes_on_to_the_sam
 #[tokio::test(flavor = "multi_thread")]
 async fn a_reconciler_that_dies_after_any_write_of_a_roll_back_goes_on_to_the_same_end() {
     killed_everywhere(BAD).await;
+}
+
+// holds: RO-8, RO-1
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reconciler_that_dies_after_any_write_of_an_abort_of_a_policy_goes_on_to_the_same_end() {
+    killed_everywhere(ABORTED).await;
 }

@@ -95,6 +95,7 @@ pub(super) async fn announce(
     asked: Option<Json<Asked>>,
 ) -> Result<Json<Announced>, No> {
     let Json(asked) = asked.unwrap_or_default();
+    let newest = counter.store.deliveries(1).await?.first().map_or(0, |d| d.order);
     if let Some(text) = &asked.commit
         && let Some(known) = find(&counter, text).await?
     {
@@ -104,7 +105,6 @@ pub(super) async fn announce(
             deliveries: vec![named],
         }));
     }
-    let newest = counter.store.deliveries(1).await?.first().map_or(0, |d| d.order);
     let looked = counter.watched.look_now.looked(|| counter.waker.wake());
     if tokio::time::timeout(LOOK, looked).await.is_err() {
         let trouble = ["repository", "pass", "branch"]
@@ -124,9 +124,12 @@ pub(super) async fn announce(
             Some(delivery) => vec![delivery],
             None => return Err(No(StatusCode::NOT_FOUND, why_not(&counter, text).await?)),
         },
-        None => counter.store.deliveries(NAMED).await?,
+        None => {
+            let mut all = counter.store.deliveries(NAMED).await?;
+            all.retain(|delivery| delivery.order > newest);
+            all
+        }
     };
-    deliveries.retain(|delivery| delivery.order > newest);
     deliveries.reverse();
     let deliveries: Vec<Named> = deliveries.iter().map(Named::of).collect();
     let answer = if deliveries.is_empty() {

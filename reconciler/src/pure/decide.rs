@@ -169,8 +169,9 @@ pub struct NewCommit {
     pub subject: String,
     /// Its author's name.
     pub author: String,
-    /// The head that it merges was heard of while its pull request was open; else it is made from the forge's word (DL-2).
-    pub heard: bool,
+    /// Whether the head that it merges was heard of while its pull request was open, else it is made from the forge's word
+    /// (DL-2); none while the forge may still tell that a pull request which is open here was merged.
+    pub heard: Option<bool>,
     /// The branch no longer has what was delivered before (FG-3).
     pub rewritten: bool,
     /// Its `Allow-Removals:` line, without the word (FR-12).

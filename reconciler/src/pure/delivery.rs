@@ -351,6 +351,9 @@ pub struct Shut {
     pub own_until: Option<Timestamp>,
     /// It waits now.
     pub waits: bool,
+    /// Since when it looks afresh at what passed before it, as the window was open then: that takes nothing of the window.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub afresh: Option<Timestamp>,
 }
 
 /// What trouble does to a delivery (`failed`, `silent` of a stage).

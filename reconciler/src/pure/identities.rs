@@ -123,7 +123,12 @@ pub fn leaving(before: &Composed, after: &Composed) -> BTreeMap<Digest, NodeName
         }
         let leaf_in = |tree: &'_ Composed| tree.leaves.get(&id).map(|listed| listed.leaf.clone());
         let (was, is) = (leaf_in(before), leaf_in(after));
-        for (_, key, _) in keys(was.as_ref()) {
+        let stays = after.nodes.contains_key(&id);
+        for (what, key, _) in keys(was.as_ref()) {
+            // A next key that a rotation gave up was never anybody's: it may be tried again.
+            if stays && what.starts_with("next ") {
+                continue;
+            }
             if !keys(is.as_ref()).any(|(_, now, _)| now == key) {
                 found.insert(Digest::of(key.as_bytes()), old.name.clone());
             }

@@ -104,9 +104,7 @@ pub fn judge(
         .drain(first..)
         .map(|commit| NewCommit {
             rewritten: rewritten && commit.id == head,
-            heard: pulls
-                .iter()
-                .any(|pull| pull.was_heard_before(&commit.id, &commit.parents)),
+            heard: heard(&commit, pulls),
             commit: commit.id,
             component: None,
             subject: commit.subject,
@@ -118,6 +116,18 @@ pub fn judge(
         Judged::SetBack(head)
     } else {
         Judged::New(new, head)
+    }
+}
+
+/// Whether the head that a commit merges was heard of before, see [`NewCommit::heard`].
+fn heard(commit: &Commit, pulls: &[Kept]) -> Option<bool> {
+    let was = |pull: &Kept| pull.was_heard_before(&commit.id, &commit.parents);
+    // A squash is told from another commit by the forge's word alone, which may come after the push.
+    let may_be = |pull: &Kept| pull.open && pull.open_head.is_some();
+    match (pulls.iter().any(was), pulls.iter().any(may_be)) {
+        (true, _) => Some(true),
+        (false, true) => None,
+        (false, false) => Some(false),
     }
 }
 
@@ -337,26 +347,35 @@ mod tests {
                 known: Known::Behind,
             });
             match judge(found, Some(&id(1)), &BTreeSet::new(), std::slice::from_ref(kept)) {
-                Judged::New(new, _) => new.iter().all(|commit| commit.heard),
+                Judged::New(new, _) => new[0].heard,
                 other => panic!("{other:?}"),
             }
         };
         let open = Kept::of(pull(3, None), None);
-        assert!(heard(&open, 5, &[1, 3]), "merged");
-        assert!(heard(&open, 3, &[1]), "fast-forward");
-        assert!(!heard(&open, 5, &[1]), "another commit");
-        assert!(!heard(&open, 5, &[3]), "on top of it, and no merge of it");
-        assert!(!heard(&open, 5, &[1, 4]), "pushed to and merged at once");
+        assert_eq!(heard(&open, 5, &[1, 3]), Some(true), "merged");
+        assert_eq!(heard(&open, 3, &[1]), Some(true), "fast-forward");
+        assert_eq!(heard(&open, 5, &[1]), None, "squashed, or another commit");
+        assert_eq!(heard(&open, 5, &[3]), None, "on top of it, and no merge of it");
+        assert_eq!(heard(&open, 5, &[1, 4]), None, "pushed to and merged at once");
 
         let squashed = Kept::of(pull(3, Some(5)), Some(open.clone()));
-        assert!(heard(&squashed, 5, &[1]), "squashed, as the forge has told since");
+        assert_eq!(
+            heard(&squashed, 5, &[1]),
+            Some(true),
+            "squashed, as the forge has told since"
+        );
         let moved = Kept::of(pull(4, Some(5)), Some(open));
-        assert!(
-            !heard(&moved, 5, &[1]),
+        assert_eq!(
+            heard(&moved, 5, &[1]),
+            Some(false),
             "squashed with a head that was never heard of"
         );
         let unknown = Kept::of(pull(3, Some(5)), None);
-        assert!(!heard(&unknown, 5, &[1, 3]), "heard of when it was over");
+        assert_eq!(
+            heard(&unknown, 5, &[1, 3]),
+            Some(false),
+            "heard of when it was over"
+        );
     }
 
     // holds: FG-3

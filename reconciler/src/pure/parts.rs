@@ -223,7 +223,7 @@ mod tests {
 
     fn new(n: u8, component: Option<&str>) -> NewCommit {
         NewCommit {
-            heard: false,
+            heard: Some(false),
             commit: id(n),
             component: component.map(|repo| Branch {
                 repo: repo.to_owned(),

@@ -105,6 +105,9 @@ impl Sum for Spent {
     }
 }
 
+/// A template that fails costs the tree so many parts of what one may do: how far it came nobody knows.
+const FAILURES: u64 = 10;
+
 /// How much all templates of a tree may take, and have taken.
 #[derive(Debug)]
 pub struct Budget {
@@ -213,6 +216,9 @@ impl Templates {
             .environment
             .get_template(path)
             .map_err(|e| RenderError::of(path, &e))?;
+        if budget.steps_left() == 0 {
+            return Err(RenderError::too_much_work(path));
+        }
         let mut out = Bounded {
             bytes: Zeroizing::default(),
             left: budget.bytes_left().min(TEMPLATE_OUTPUT_BYTES),
@@ -224,15 +230,28 @@ impl Templates {
         let asked = function.asked();
         let steps = match rendered {
             Ok(steps) => steps,
-            Err(error) => return Err(Self::why_not(path, &error, asked, budget)),
+            Err(error) => {
+                let why = Self::why_not(path, &error, asked, budget);
+                // How much was done before a mistake the engine does not say: a failure is not free of charge.
+                let steps = match error.kind() {
+                    ErrorKind::OutOfFuel => TEMPLATE_FUEL,
+                    _ => TEMPLATE_FUEL / FAILURES,
+                };
+                budget.spend(Spent {
+                    bytes: out.bytes.len(),
+                    steps,
+                });
+                return Err(why);
+            }
         };
-        if steps > budget.steps_left() {
-            return Err(RenderError::too_much_work(path));
-        }
+        let is_too_much = steps > budget.steps_left();
         budget.spend(Spent {
             bytes: out.bytes.len(),
             steps,
         });
+        if is_too_much {
+            return Err(RenderError::too_much_work(path));
+        }
         Ok(Rendered {
             bytes: out.bytes,
             secrets: asked.used,

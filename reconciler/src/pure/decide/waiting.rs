@@ -127,6 +127,10 @@ pub(super) fn judge(draft: &mut Draft<'_>) -> Result<(), DecideError> {
             "it waits until the tree of {} can be read, whose place it takes",
             older.short()
         );
+        delivery.awaits = Some(unread(&format!(
+            "the tree of {}, whose place it takes,",
+            older.short()
+        )));
         draft.put(delivery);
         return Ok(());
     }
@@ -466,6 +470,18 @@ pub(super) fn begin_on_word(
     let Some(tree) = draft.tree(&delivery.commit) else {
         return Ok(Some("its tree cannot be read now".to_owned()));
     };
+    match identities::judge(draft, delivery, &tree) {
+        Identities::Kept => {}
+        Identities::Unread => {
+            return Ok(Some(
+                "the tree that its records are compared with cannot be read now".to_owned(),
+            ));
+        }
+        Identities::Broken(why) => return Ok(Some(why)),
+    }
+    if let Some(why) = closed::refusal(draft, delivery, &tree) {
+        return Ok(Some(why));
+    }
     let previous = delivery.previous.as_ref().and_then(|c| draft.tree(c));
     let diff = differ(draft, &tree, previous.as_deref(), delivery)?;
     if diff.unread {

@@ -181,6 +181,7 @@ fn open(draft: &mut Draft<'_>, delivery: &mut Delivery, tree: &Arc<Composed>) ->
     if let Some(walk) = delivery.walk.as_mut() {
         walk.lines.extend(line);
         walk.stages[current].group = group;
+        walk.stages[current].waits = None;
         if machines.is_empty() {
             walk.lines.push(format!(
                 "the stage {} selects no machine that this changes",
@@ -197,6 +198,8 @@ fn open(draft: &mut Draft<'_>, delivery: &mut Delivery, tree: &Arc<Composed>) ->
             // A share is one of all that the stage began with, not of what each wave leaves.
             rest.batch = rest.batch.map(|batch| as_number(batch, candidates.len()));
             rest.group = None;
+            // It waits for windows and budgets of its own.
+            (rest.shut, rest.waits) = (None, None);
             walk.stages.insert(current + 1, rest);
         }
     }

@@ -32,6 +32,17 @@ pub(in crate::pure) fn stage_waits(walk: &Walk, now: Timestamp) -> Option<Timest
     opening(&walk.windows, walk.stages.get(walk.current)?, now)
 }
 
+/// The same for a stage that might have opened at `since`, and has looked afresh at others since then: it opens as long as the
+/// window has not shut meanwhile. What the looks took would else be missing each day anew where a stage needs all of it.
+pub(super) fn stage_waits_since(walk: &Walk, since: Option<Timestamp>, now: Timestamp) -> Option<Timestamp> {
+    let might = since.is_some_and(|since| stage_waits(walk, since).is_none());
+    let is_open = || first_fit(&walk.windows, now, 1).is_some_and(|at| at <= now);
+    if might && is_open() {
+        return None;
+    }
+    stage_waits(walk, now)
+}
+
 /// When a stage may open outside of which windows it may not; none when now. What is left of each must be longer than the
 /// stage's deadline. A stage that fits into none is looked at again in an hour: clocks and documents change.
 pub(super) fn opening(windows: &[Window], stage: &StageRun, now: Timestamp) -> Option<Timestamp> {

@@ -4,6 +4,7 @@ use meshplan_schemas::ident::CommitId;
 use serde::{Deserialize, Serialize};
 
 use super::{Merged, Pull, User};
+use crate::pure::parts::Part;
 
 /// A pull request as it is remembered.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -17,6 +18,10 @@ pub struct Kept {
     /// Its head when it was last heard of while it was open; none of one that was heard of when it was over.
     #[serde(default)]
     pub open_head: Option<CommitId>,
+    /// Its head is in another repository than the branch: whoever made it may know nothing of ours. So is one that was remembered
+    /// before this was.
+    #[serde(default = "yes")]
+    pub fork: bool,
     /// Where it left the branch, as the forge says.
     #[serde(default)]
     pub fork_point: Option<CommitId>,
@@ -40,12 +45,31 @@ pub struct Kept {
     pub words: Vec<Word>,
 }
 
+fn yes() -> bool {
+    true
+}
+
+/// What merges are previewed on. Whatever of it is another makes another preview.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct On {
+    /// The branch's commit.
+    pub base: CommitId,
+    /// The fleet's newest commit up to it that was let through: records are held to that one (FR-5). None where it was not
+    /// remembered yet.
+    #[serde(default)]
+    pub passed: Option<CommitId>,
+    /// Components, as the newest delivery has them.
+    #[serde(default)]
+    pub components: Vec<Part>,
+}
+
 /// A merge that was previewed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Previewed {
-    /// Into this commit.
-    pub base: CommitId,
-    /// Of this one.
+    /// On this.
+    #[serde(flatten)]
+    pub on: On,
+    /// Of this commit.
     pub head: CommitId,
 }
 
@@ -87,6 +111,7 @@ impl Kept {
             author: pull.author,
             head: pull.head,
             open_head,
+            fork: pull.fork,
             fork_point: pull.fork_point.or(fork_point),
             base: pull.base.or(base),
             into: pull.into,
@@ -98,11 +123,11 @@ impl Kept {
         }
     }
 
-    /// The merge that is to be previewed, where it is another than the last: its head has moved, or the branch has.
+    /// The merge that is to be previewed, where it is another than the last: its head has moved, or what it is merged into.
     #[must_use]
-    pub fn preview_due(&self, branch: &str, base: &CommitId) -> Option<Previewed> {
+    pub fn preview_due(&self, branch: &str, on: &On) -> Option<Previewed> {
         let wanted = Previewed {
-            base: base.clone(),
+            on: on.clone(),
             head: self.head.clone(),
         };
         (self.open && self.into == branch && self.previewed.as_ref() != Some(&wanted)).then_some(wanted)
@@ -124,5 +149,73 @@ impl Kept {
         self.merged
             .as_ref()
             .is_some_and(|merged| merged.commit == *commit)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn id(n: u8) -> CommitId {
+        format!("{n:040x}").parse().unwrap()
+    }
+
+    fn on(base: u8, passed: u8) -> On {
+        On {
+            base: id(base),
+            passed: Some(id(passed)),
+            components: Vec::new(),
+        }
+    }
+
+    // holds: DL-8
+    #[test]
+    fn a_merge_is_previewed_again_whenever_what_it_is_held_to_is_another() {
+        let pull = Pull {
+            number: 7,
+            author: User {
+                id: 1,
+                login: "dana".to_owned(),
+            },
+            head: id(3),
+            fork_point: None,
+            base: None,
+            into: "main".to_owned(),
+            open: true,
+            merged: None,
+            fork: false,
+        };
+        let mut kept = Kept::of(pull, None);
+        kept.previewed = kept.preview_due("main", &on(1, 1));
+        assert!(kept.previewed.is_some());
+        assert_eq!(kept.preview_due("main", &on(1, 1)), None);
+        assert!(
+            kept.preview_due("main", &on(2, 1)).is_some(),
+            "the branch has moved"
+        );
+        assert!(
+            kept.preview_due("main", &on(1, 2)).is_some(),
+            "its tip was let through"
+        );
+        let part = Part {
+            of: crate::pure::parts::Branch {
+                repo: "acme/site".to_owned(),
+                branch: "main".to_owned(),
+            },
+            commit: id(9),
+        };
+        let with = On {
+            components: vec![part],
+            ..on(1, 1)
+        };
+        assert!(kept.preview_due("main", &with).is_some(), "a component has moved");
+        assert_eq!(kept.preview_due("other", &on(2, 2)), None);
+
+        // As it was remembered before there was more of it: it is previewed once more, and held to be from elsewhere.
+        let mut before: serde_json::Value = serde_json::to_value(&kept).unwrap();
+        before["previewed"] = serde_json::json!({ "base": id(1), "head": id(3) });
+        before.as_object_mut().unwrap().remove("fork");
+        let read: Kept = serde_json::from_value(before).unwrap();
+        assert!(read.fork && read.preview_due("main", &on(1, 1)).is_some());
     }
 }

@@ -150,6 +150,10 @@ fn keys_come_by_enrolment_and_change_by_rotation_only() {
     // The one that it has replaced is retired.
     let left = leaving(&compose(&next), &compose(&swapped));
     assert_eq!(left.into_keys().collect::<Vec<_>>(), [Digest::of(old.as_bytes())]);
+    // A next one that a rotation gave up was never anybody's; with the machine it leaves for good.
+    assert!(leaving(&compose(&next), &compose(&files)).is_empty());
+    let gone = without(&next, "n00002.toml");
+    assert!(leaving(&compose(&next), &compose(&gone)).contains_key(&Digest::of(new.as_bytes())));
 }
 
 // holds: FR-5, SG-3

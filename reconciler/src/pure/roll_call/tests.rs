@@ -136,7 +136,11 @@ fn a_paused_machine_stands_apart_and_says_until_when_and_why_and_a_contested_thi
         paused.paused.as_deref(),
         Some("paused until 1970-01-01T00:00:00Z: the disk is changed")
     );
-    let why = crate::pure::decide::why::why_node(paused, &std::collections::BTreeMap::new(), jiff::Timestamp::UNIX_EPOCH);
+    let why = crate::pure::decide::why::why_node(
+        paused,
+        &std::collections::BTreeMap::new(),
+        jiff::Timestamp::UNIX_EPOCH,
+    );
     assert!(
         why.waits_for
             .starts_with("the end of the pause that a person made on n00001"),

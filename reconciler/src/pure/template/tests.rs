@@ -55,11 +55,19 @@ fn the_templates_of_a_tree_have_steps_and_bytes_together() {
         "all templates of the tree together do more than 1000000000 steps of work"
     );
     assert!(!error.is_closed());
+    // What fails is not free of charge, and where nothing is left nothing is begun.
+    let mut spent = Budget::after(but(once.steps - 1));
+    render(&mut spent).unwrap_err();
+    assert_eq!(spent.spent().steps, TEMPLATE_TREE_FUEL + 1);
+    render(&mut spent).unwrap_err();
+    assert_eq!(spent.spent().steps, TEMPLATE_TREE_FUEL + 1);
     let full = Spent {
         bytes: TEMPLATE_TREE_BYTES - bytes + 1,
         steps: 0,
     };
-    let error = render(&mut Budget::after(full)).unwrap_err();
+    let mut spent = Budget::after(full);
+    let error = render(&mut spent).unwrap_err();
+    assert!(spent.spent().steps >= once.steps, "{:?}", spent.spent());
     assert!(
         error
             .message

@@ -13,7 +13,7 @@ use crate::edge::tree_reader::source_tree;
 use crate::pure::compose::{Composed, Composer, Expected, TreeError};
 use crate::pure::decide::base_after;
 use crate::pure::forge::check::{self, Of};
-use crate::pure::forge::kept::{Kept, Previewed};
+use crate::pure::forge::kept::{Kept, On, Previewed};
 use crate::pure::forge::{CommitStatus, Said};
 use crate::pure::identities::{Passed, Revoked};
 use crate::pure::parts::Parts;
@@ -57,12 +57,13 @@ impl Keeper {
         let Some(read_to) = self.store.cursor(&self.repo, &self.branch).await? else {
             return Ok(());
         };
+        let on = self.on(read_to).await?;
         let due: Vec<Kept> = self
             .store
             .pull_requests()
             .await?
             .into_iter()
-            .filter(|kept| kept.preview_due(&self.branch, &read_to).is_some())
+            .filter(|kept| kept.preview_due(&self.branch, &on).is_some())
             .collect();
         if due.is_empty() {
             return Ok(());
@@ -76,17 +77,19 @@ impl Keeper {
             // The branch is gone: the fleet stands still, and there is nothing to merge into.
             return Ok(());
         };
-        let beside = self.beside().await?;
+        // What was fetched may be newer than what the deliveries were read to.
+        let on = self.on(tip).await?;
         let revoked = Arc::new(self.store.revoked().await?);
         let mut trouble = None;
         for kept in due {
-            // What was fetched may be newer than what the deliveries were read to.
-            let Some(wanted) = kept.preview_due(&self.branch, &tip) else {
+            let Some(wanted) = kept.preview_due(&self.branch, &on) else {
                 continue;
             };
-            let base = self.base(memory, &wanted.base, beside.as_ref()).await?;
-            let passed = self.passed(memory, &wanted.base, beside.as_ref()).await?;
-            let (head, of) = (wanted.head.clone(), wanted.base.clone());
+            // What a component's repository has is not for whoever can open a pull request from elsewhere.
+            let beside = self.beside(&on).filter(|_| !kept.fork);
+            let base = self.base(memory, &on.base, beside.as_ref()).await?;
+            let passed = self.passed(memory, &on, beside.as_ref()).await?;
+            let (head, of) = (wanted.head.clone(), on.base.clone());
             let (branch, beside, revoked) = (self.branch.clone(), beside.clone(), Arc::clone(&revoked));
             let seen = self
                 .blocking(move |mirror, expected| {
@@ -113,16 +116,28 @@ impl Keeper {
         trouble.map_or(Ok(()), Err)
     }
 
-    /// Components as the newest delivery has them: what a merge brings is delivered with these.
-    async fn beside(&self) -> Result<Option<Beside>, StoreError> {
-        let Some(of) = &self.components else {
-            return Ok(None);
+    /// What merges into this commit of the branch are previewed on.
+    async fn on(&self, base: CommitId) -> Result<On, StoreError> {
+        let passed = self.let_through(&base).await?;
+        // What a merge brings is delivered with components as the newest delivery has them.
+        let newest = match &self.components {
+            Some(_) => self.store.deliveries(1).await?.pop(),
+            None => None,
         };
-        let newest = self.store.deliveries(1).await?;
-        Ok(newest.first().map(|newest| Beside {
-            of: of.clone(),
-            parts: newest.parts_after(),
-        }))
+        Ok(On {
+            base,
+            passed: Some(passed),
+            components: newest.map_or_else(Vec::new, |newest| newest.parts_after().components),
+        })
+    }
+
+    fn beside(&self, on: &On) -> Option<Beside> {
+        let of = self.components.clone()?;
+        let parts = Parts {
+            fleet: on.base.clone(),
+            components: on.components.clone(),
+        };
+        Some(Beside { of, parts })
     }
 
     /// The branch at a commit, composed once.
@@ -145,14 +160,14 @@ impl Keeper {
     async fn passed(
         &self,
         memory: &mut Memory,
-        tip: &CommitId,
+        on: &On,
         beside: Option<&Beside>,
     ) -> Result<Arc<Made>, TurnError> {
-        let passed = self.let_through(tip).await?;
+        let passed = on.passed.as_ref().unwrap_or(&on.base);
         let known = [memory.passed.as_ref(), memory.base.as_ref()];
-        let known = known.into_iter().flatten().find(|base| base.commit == passed);
-        let Some(passed) = self.composed(known, &passed, beside).await? else {
-            return self.base(memory, tip, beside).await;
+        let known = known.into_iter().flatten().find(|base| base.commit == *passed);
+        let Some(passed) = self.composed(known, passed, beside).await? else {
+            return self.base(memory, &on.base, beside).await;
         };
         let made = Arc::clone(&passed.made);
         memory.passed = Some(passed);
@@ -219,7 +234,7 @@ impl Keeper {
         let of = Of {
             number: kept.number,
             branch: &self.branch,
-            base: &wanted.base,
+            base: &wanted.on.base,
             head: &wanted.head,
             absent: &absent,
         };

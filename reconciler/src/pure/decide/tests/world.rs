@@ -167,7 +167,7 @@ impl World {
         let commit: CommitId = format!("{:040x}", self.commits).parse().unwrap();
         self.trees.insert(commit.clone(), tree);
         let news = NewCommit {
-            heard: false,
+            heard: Some(false),
             component: None,
             commit: commit.clone(),
             subject: format!("change {}", self.commits),

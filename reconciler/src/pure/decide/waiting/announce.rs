@@ -41,10 +41,12 @@ pub(in crate::pure::decide) fn announce(
             Unpassed::gather(&mut unpassed, checks::unpassed(draft, ended, false), repo);
             person_hold |= ended.state == State::Failed && ended.person_hold;
         }
-        let reason = if new.heard {
-            format!("the commit is on {branch}, its head was heard of before the merge")
-        } else {
-            format!("the commit is on {branch}, made from the forge's word")
+        let reason = match new.heard {
+            Some(true) => format!("the commit is on {branch}, its head was heard of before the merge"),
+            Some(false) => format!("the commit is on {branch}, made from the forge's word"),
+            None => format!(
+                "the commit is on {branch}, made from the forge's word: which pull request it merges is not known yet"
+            ),
         };
         let (order, now) = (draft.counters.order, draft.now());
         let delivery = Delivery {

@@ -51,18 +51,17 @@ const NAMED: usize = 64;
 
 /// For the note, from which a lost database is rebuilt: who left, a line a node.
 pub(super) fn facts(draft: &Draft<'_>) -> Vec<(String, String)> {
-    let mut by_node: BTreeMap<Option<&NodeName>, Vec<String>> = BTreeMap::new();
+    // What stands in `nodes/revoked/` is found there again.
+    let mut by_node: BTreeMap<&NodeName, Vec<String>> = BTreeMap::new();
     for (digest, left) in &draft.act.revoked {
-        by_node
-            .entry(left.node.as_ref())
-            .or_default()
-            .push(digest.to_string());
+        if let Some(node) = &left.node {
+            by_node.entry(node).or_default().push(digest.to_string());
+        }
     }
-    let lines = by_node.iter().take(NAMED).map(|(node, digests)| {
-        let node = node.map_or("-", |node| node.as_str());
-        (REVOKED.to_owned(), format!("{node} {}", digests.join(" ")))
-    });
-    lines.collect()
+    let lines = by_node.iter().take(NAMED);
+    lines
+        .map(|(node, digests)| (REVOKED.to_owned(), format!("{node} {}", digests.join(" "))))
+        .collect()
 }
 
 /// Takes down who leaves with a commit that is let through.

@@ -43,13 +43,15 @@ pub(super) fn opening(
         return Opening::Now;
     };
     let own_until = before.as_ref().and_then(|shut| shut.own_until);
-    let shut = match windows::stage_waits(walk, now) {
+    let afresh = before.as_ref().and_then(|shut| shut.afresh);
+    let shut = match windows::stage_waits_since(walk, afresh, now) {
         Some(opens) => Some(Shut {
             whose: "the window of the plan".to_owned(),
             of_plan: true,
             opens,
             own_until,
             waits: true,
+            afresh: None,
         }),
         // What the first stage waits for, its plan has said when it began (DL-19).
         None if rolls_out && walk.current > 0 => own(draft, walk, tree, machines, own_until),
@@ -70,6 +72,7 @@ pub(super) fn opening(
     }
     if let Some(shut) = &mut stage.shut {
         shut.waits = false;
+        shut.afresh = Some(now).filter(|_| waited);
     }
     if !waited || is_first {
         return Opening::Now;
@@ -105,5 +108,6 @@ fn own(
         opens: *shut.values().min()?,
         own_until: Some(until.unwrap_or(last)),
         waits: true,
+        afresh: None,
     })
 }

@@ -13,7 +13,8 @@ use crate::pure::delivery::Delivery;
 /// The file that has them.
 pub const FILE: &str = "rotations.toml";
 
-/// Explains the rotation of this name in the text of [`FILE`] at a delivery's commit; none where it has none of that name.
+/// Explains the rotation of this name in the text of [`FILE`] at the fleet's commit in a delivery's tree; none where it has none
+/// of that name.
 #[must_use]
 pub fn why_rotation(id: &str, text: Arc<[u8]>, of: &Delivery, now: Timestamp) -> Option<Why> {
     let source = Source::new(FILE, text).ok()?;
@@ -21,7 +22,8 @@ pub fn why_rotation(id: &str, text: Arc<[u8]>, of: &Delivery, now: Timestamp) ->
     let mut entries = file.rotations.iter().map(|at| &at.value);
     let entry = entries.find(|entry| entry.id.value.as_str() == id)?;
     let line = source.error(entry.id.span.clone(), "").line;
-    let commit = of.commit.short();
+    let parts = of.parts();
+    let commit = parts.fleet.short();
     Some(Why {
         waits_for: format!(
             "a version that walks rotations: `{id}` is checked, and not walked by this one; {} is {} ({})",
@@ -30,7 +32,7 @@ pub fn why_rotation(id: &str, text: Arc<[u8]>, of: &Delivery, now: Timestamp) ->
         rule: format!("{FILE}:{line} of {commit}: nothing of a commit that has rotations is signed"),
         next: "a commit that takes it out lets the rest of the tree go on".to_owned(),
         deadline: None,
-        command: Some(format!("meshplan deliveries show {commit}")),
+        command: Some(format!("meshplan deliveries show {}", of.commit.short())),
         as_of: now,
     })
 }

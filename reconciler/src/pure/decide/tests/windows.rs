@@ -245,7 +245,7 @@ fn a_stage_that_needs_all_of_a_window_opens_in_it_after_its_fresh_looks() {
     let mut tree = in_window("12:10", "12:12");
     for plan in tree.plans.values_mut() {
         plan.stages[0].healthy.as_mut().unwrap().within_secs = 20;
-        plan.stages[1].healthy.as_mut().unwrap().within_secs = 115;
+        plan.stages[1].healthy.as_mut().unwrap().within_secs = 119;
     }
     let commit = world.merge(tree);
     world.run(700);

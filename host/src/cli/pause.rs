@@ -74,7 +74,7 @@ pub(super) fn resume(place: &Place, clock: Clock) -> Result<Answer, Failure> {
         OrBroken::Seen(Seen::Holds { paused, .. }) => {
             let until = at(paused.until, now);
             let words = format!(
-                "the pause until {until} is over: {}\nwhat waits is begun now\n",
+                "the pause until {until} is over: {}\nwhat waits is begun with the next heartbeat of the host at the latest\n",
                 paused.why
             );
             (words, Some(paused))
@@ -115,7 +115,7 @@ pub(super) fn seen(look: &Look, clock: Clock, boot_id: &str) -> OrBroken {
         OnDisk::None => OrBroken::Seen(Seen::None),
         OnDisk::Pause(pause) if over(&pause) => OrBroken::Seen(Seen::Over),
         OnDisk::Pause(pause) => OrBroken::Seen(pause.seen(moment)),
-        OnDisk::Broken(why) => OrBroken::Broken(why),
+        OnDisk::Broken(why) | OnDisk::Unread(why) => OrBroken::Broken(why),
     }
 }
 

@@ -33,6 +33,7 @@ use super::journal::Journal;
 use super::link::{Followed, LinkEvent, MembershipError, RENEWED, ToLink, routes_of};
 use super::machine::{Machine, MachineError};
 use super::marks::{MarksFile, Pair};
+use super::pause::Watch;
 use super::reporter::Reporter;
 use crate::pure::agent::{Agent, Entry, Event, Job};
 use crate::pure::confirm::Way;
@@ -142,6 +143,8 @@ pub struct Shell {
     jobs: VecDeque<Job>,
     /// What an order needs and is being fetched.
     fetching: Fetching,
+    /// What was seen of a pause.
+    pause: Watch,
     /// The pause that whoever logs in reads of; none before it was looked at.
     shown: Option<Option<Paused>>,
     /// Where probes that were asked answer.
@@ -149,9 +152,6 @@ pub struct Shell {
     answers: mpsc::UnboundedReceiver<Event>,
     _lock: StateLock,
 }
-
-/// A pause is noticed within so many seconds.
-const PAUSE_LOOK_SECS: i64 = 5;
 
 type Running = JoinHandle<(Machine, Option<crate::pure::agent::Done>)>;
 
@@ -260,8 +260,8 @@ impl Shell {
 
     fn sleep(&self) -> Duration {
         let now = self.now();
-        // A pause comes as a file, without a word.
-        let mut wake = self.agent.next_wake(now).min(now.saturating_add(PAUSE_LOOK_SECS));
+        // A pause comes as a file, without a word: it is looked for before each decision, and nothing wakes for it alone.
+        let mut wake = self.agent.next_wake(now);
         if !self.reporter.is_empty() {
             wake = wake.min(now.saturating_add(1));
         }

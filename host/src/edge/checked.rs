@@ -30,25 +30,40 @@ pub fn unseal(sealed: &str) -> Option<&str> {
     (digest == Digest::of(text.as_bytes())).then_some(text)
 }
 
-/// Reads a file.
+/// Reads a file; one that cannot be read is broken.
 #[must_use]
 pub fn read(disk: &dyn Disk, path: &TargetPath) -> Found {
-    let bytes = match disk.stat(path) {
-        Ok(None) => return Found::Missing,
-        Ok(Some(_)) => disk.read(path),
-        Err(e) => Err(e),
-    };
-    match bytes {
-        Err(e) => Found::Broken(e.to_string()),
-        Ok(bytes) if bytes.is_empty() => Found::Broken(format!("{path} is empty")),
-        Ok(bytes) => match String::from_utf8(bytes) {
-            Ok(text) => match unseal(&text) {
-                Some(text) => Found::Whole(text.to_owned()),
-                None => Found::Broken(format!("{path} is cut or damaged: its digest does not fit")),
-            },
-            Err(_) => Found::Broken(format!("{path} is damaged: it is no text")),
-        },
+    look(disk, path).unwrap_or_else(|e| Found::Broken(e.to_string()))
+}
+
+/// Reads a file, for whoever must tell one that cannot be read now from one that was read and is damaged.
+///
+/// # Errors
+/// [`DiskError`]: it could not be read, so nothing is known of it.
+pub fn look(disk: &dyn Disk, path: &TargetPath) -> Result<Found, DiskError> {
+    match disk.stat(path)? {
+        None => Ok(Found::Missing),
+        Some(_) => judged(path, disk.read(path)),
     }
+}
+
+/// What was read where something stood a moment before.
+fn judged(path: &TargetPath, bytes: Result<Vec<u8>, DiskError>) -> Result<Found, DiskError> {
+    let bytes = match bytes {
+        // Somebody took it away meanwhile.
+        Err(e) if e.is_not_found() => return Ok(Found::Missing),
+        bytes => bytes?,
+    };
+    if bytes.is_empty() {
+        return Ok(Found::Broken(format!("{path} is empty")));
+    }
+    Ok(match String::from_utf8(bytes) {
+        Ok(text) => match unseal(&text) {
+            Some(text) => Found::Whole(text.to_owned()),
+            None => Found::Broken(format!("{path} is cut or damaged: its digest does not fit")),
+        },
+        Err(_) => Found::Broken(format!("{path} is damaged: it is no text")),
+    })
 }
 
 /// Writes a file whole.
@@ -97,6 +112,20 @@ mod tests {
             disk.plant(&file, &noise, 0o600);
             assert!(matches!(read(&disk, &file), Found::Broken(_)), "noise at {place}");
         }
+    }
+
+    // holds: HR-15
+    #[test]
+    fn what_went_between_two_looks_is_missing_and_what_cannot_be_read_is_neither_missing_nor_damaged() {
+        let file = path("/x");
+        let fault = |kind: std::io::ErrorKind| DiskError::new("read", &file, kind);
+        let gone = judged(&file, Err(fault(std::io::ErrorKind::NotFound)));
+        assert_eq!(gone.unwrap(), Found::Missing);
+        assert!(judged(&file, Err(fault(std::io::ErrorKind::Other))).is_err());
+        let disk = SimDisk::new();
+        let _folder = disk.at(&file);
+        assert!(look(&disk, &file).is_err());
+        assert!(matches!(read(&disk, &file), Found::Broken(_)));
     }
 
     #[test]

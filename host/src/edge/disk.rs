@@ -253,6 +253,11 @@ impl DiskError {
     pub fn is_exists(&self) -> bool {
         matches!(self, Self::Io { source, .. } if source.kind() == io::ErrorKind::AlreadyExists)
     }
+    /// Nothing stands there, or no longer.
+    #[must_use]
+    pub fn is_not_found(&self) -> bool {
+        matches!(self, Self::Io { source, .. } if source.kind() == io::ErrorKind::NotFound)
+    }
     /// No room is left.
     #[must_use]
     pub fn is_no_room(&self) -> bool {

@@ -78,6 +78,8 @@ enum Busy {
     Closing(Change, Option<confirm::Reason>),
     /// Drift is looked for.
     Repairing,
+    /// A way back that was barred is tried again.
+    Finishing,
 }
 
 /// The agent.
@@ -264,10 +266,11 @@ impl Agent {
         if self.standing.window.is_some() {
             return now.saturating_add(1);
         }
-        // What is due by then waits for the end of a pause.
-        let reconcile = self.paused.as_ref().map_or(self.next_reconcile, |p| p.until);
+        // At the end of a pause what waited for it is begun; a look is due meanwhile as well.
+        let resumes = self.paused.as_ref().map_or(i64::MAX, |p| p.until);
         self.next_heartbeat
-            .min(reconcile)
+            .min(self.next_reconcile)
+            .min(resumes)
             .min(self.opens.unwrap_or(i64::MAX))
             .min(self.follows.unwrap_or(i64::MAX))
             .max(now.saturating_add(1))
@@ -326,10 +329,13 @@ impl Agent {
         if self.busy == Busy::No && self.standing.window.is_none() {
             self.next_policy(now);
         }
-        let due = now >= self.next_reconcile && self.paused.is_none();
-        if self.busy == Busy::No && self.standing.window.is_none() && due {
+        if self.busy == Busy::No && self.standing.window.is_none() && now >= self.next_reconcile {
             self.next_reconcile = self.next_look(now);
-            if let Some(confirmed) = self.orders.confirmed.clone() {
+            if self.paused.is_some() {
+                // Drift is left; a way back that was begun is not.
+                self.busy = Busy::Finishing;
+                self.effects.push(Effect::Machine(Job::Finish));
+            } else if let Some(confirmed) = self.orders.confirmed.clone() {
                 self.busy = Busy::Repairing;
                 self.effects
                     .push(Effect::Machine(Job::Repair(Box::new(confirmed))));
@@ -406,12 +412,15 @@ impl Agent {
             (Busy::Repairing, Done::Repaired(applied)) => {
                 self.repaired(applied, now);
             }
+            (Busy::Finishing, Done::Finished(lines)) => self.finished(lines),
             (Busy::Applying(change), Done::Failed(why)) => {
                 self.machine_failed(why.clone());
                 self.blamed_and_closed(change, confirm::Reason::Interrupted(why), now);
             }
             // The window is still open: the verdict is tried again with the next event.
-            (Busy::Closing(..) | Busy::Repairing, Done::Failed(why)) => self.machine_failed(why),
+            (Busy::Closing(..) | Busy::Repairing | Busy::Finishing, Done::Failed(why)) => {
+                self.machine_failed(why);
+            }
             (busy, Done::Failed(why) | Done::Noted(why)) => {
                 self.machine_failed(why);
                 self.busy = busy;

@@ -1,8 +1,9 @@
 //! A pause on this machine (HR-17): a person says that nothing new is begun here, for how long and why.
 //!
-//! It stands alone because it is a bound that no clock may stretch. Its end is an instant of the wall clock; beside it the
-//! kernel's own time is counted, and whichever is there first ends it. So a clock that is set back lengthens no pause. After
-//! a restart of the machine the count begins with the boot. A pause that is over stays over: its id is remembered.
+//! It stands alone because it is a bound that no clock may move. Under the boot in which it began the kernel's own time is
+//! counted, and nothing else: a clock that is set, forth or back, neither ends nor stretches it. After a restart of the
+//! machine it ends at its instant of the wall clock, or when its length has gone by since that boot, whichever is first. A
+//! pause that is over stays over: its id is remembered.
 
 use std::fmt;
 
@@ -168,15 +169,15 @@ impl Pause {
     #[must_use]
     pub fn left_secs(&self, at: Moment<'_>) -> Option<i64> {
         let length = self.until.saturating_sub(self.from).min(LONGEST_SECS);
-        let went_by = if self.boot_id == at.boot_id {
-            at.since_boot_secs.saturating_sub(self.from_boot_secs)
+        let left = if self.boot_id == at.boot_id {
+            let went_by = at.since_boot_secs.saturating_sub(self.from_boot_secs);
+            length.saturating_sub(went_by.max(0))
         } else {
-            // At least so much: it began before this boot.
-            at.since_boot_secs
+            // At least so much went by: it began before this boot.
+            let by_kernel = length.saturating_sub(at.since_boot_secs);
+            self.until.saturating_sub(at.now).min(by_kernel)
         };
-        let by_wall = self.until.saturating_sub(at.now);
-        let by_kernel = length.saturating_sub(went_by);
-        Some(by_wall.min(by_kernel)).filter(|left| *left > 0)
+        Some(left).filter(|left| *left > 0)
     }
 
     /// How it stands.
@@ -262,7 +263,7 @@ mod tests {
 
     // holds: HR-17
     #[test]
-    fn it_ends_by_the_wall_clock_or_the_kernels_count_whichever_is_first() {
+    fn it_ends_by_the_kernels_count_and_under_another_boot_by_the_wall_clock_as_well() {
         let pause = pause();
         assert_eq!(pause.left_secs(at(10_000, "a", 500)), Some(7200));
         assert_eq!(pause.left_secs(at(17_199, "a", 7699)), Some(1));
@@ -270,8 +271,9 @@ mod tests {
         // The clock was set back by a day: what went by counts all the same.
         assert_eq!(pause.left_secs(at(10_000 - 86_400, "a", 4100)), Some(3600));
         assert_eq!(pause.left_secs(at(10_000 - 86_400, "a", 7700)), None);
-        // Set forth, it is over.
-        assert_eq!(pause.left_secs(at(20_000, "a", 501)), None);
+        // Set forth, as by a machine that learns the time after its start, it holds on.
+        assert_eq!(pause.left_secs(at(10_000 + 86_400, "a", 501)), Some(7199));
+        assert_eq!(pause.left_secs(at(10_000 + 86_400, "a", 7700)), None);
         // The machine was started again: by the clock, and never longer than its length from the boot on.
         assert_eq!(pause.left_secs(at(12_000, "b", 20)), Some(5200));
         assert_eq!(pause.left_secs(at(0, "b", 20)), Some(7180));
@@ -297,12 +299,23 @@ mod tests {
     proptest! {
         // holds: HR-17
         #[test]
-        fn under_one_boot_no_clock_makes_it_longer_than_it_was_asked_for(
+        fn under_one_boot_no_clock_makes_it_longer_or_shorter_than_it_was_asked_for(
             secs in 60..=LONGEST_SECS, went_by in 0..200_000_i64, wall in any::<i64>(),
         ) {
             let pause = Pause::begin("p".into(), secs, "why", at(10_000, "a", 500)).unwrap();
             let left = pause.left_secs(at(wall, "a", 500 + went_by));
-            prop_assert!(left.is_none_or(|left| went_by + left <= secs));
+            prop_assert_eq!(left, Some(secs - went_by).filter(|left| *left > 0));
+        }
+
+        // holds: HR-17
+        #[test]
+        fn under_another_boot_nothing_makes_it_longer_than_it_was_asked_for(
+            secs in 60..=LONGEST_SECS, since_boot in 0..200_000_i64, wall in any::<i64>(),
+        ) {
+            let pause = Pause::begin("p".into(), secs, "why", at(10_000, "a", 500)).unwrap();
+            let left = pause.left_secs(at(wall, "b", since_boot));
+            prop_assert!(left.is_none_or(|left| since_boot + left <= secs));
+            prop_assert!(left.is_none_or(|left| wall.saturating_add(left) <= 10_000 + secs));
         }
     }
 }

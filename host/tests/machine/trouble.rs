@@ -140,6 +140,34 @@ fn a_way_back_that_is_barred_is_said_tried_again_and_given_up_by_the_next_apply(
     assert!(machine.apply(&two.get(), two.digest(), 70).unwrap().window_open());
 }
 
+// holds: HR-17, HR-5
+#[test]
+fn a_way_back_that_was_barred_is_walked_to_its_end_and_no_drift_is_put_right_for_it() {
+    let world = World::new();
+    let mut machine = world.machine();
+    assert_eq!(machine.finish().unwrap(), None);
+    world::settle(
+        &mut machine,
+        &Decl::new(1).with("web", vec![file("d", "/d", "x")]),
+    );
+    let two = Decl::new(2).with("web", vec![file("d", "/d", "x"), file("f", "/f", "x")]);
+    machine.apply(&two.get(), two.digest(), 10).unwrap();
+    assert!(machine.finish().is_err(), "a window is open");
+    machine.arm(50).unwrap();
+    world.root.forbid(&path("/f"));
+    machine.revert(&world::because("no link"), 60).unwrap();
+    world.root.plant(&path("/d"), b"theirs", 0o644);
+    let lines = machine.finish().unwrap().unwrap();
+    assert_eq!(lines.len(), 1);
+    assert_eq!(lines.first().unwrap().name.to_string(), "web.f");
+    world.root.permit();
+    assert_eq!(machine.finish().unwrap(), Some(vec![]));
+    assert!(!world.targets().contains_key("/f"), "it is not back");
+    assert!(world.targets()["/d"].contains("theirs"), "drift was put right");
+    assert_eq!(machine.finish().unwrap(), None);
+    assert!(!world.state.show().contains_key("/window"));
+}
+
 // holds: HR-14, B40
 #[test]
 fn a_disk_that_fills_at_any_write_leaves_the_old_or_the_new_and_a_way_to_say_so() {

@@ -1,6 +1,7 @@
 //! `pause` and `resume` beside a host that runs, with a reconciler that orders meanwhile (HR-17).
 
 use meshplan_schemas::report::DeclarationState;
+use meshplan_schemas::wire::ToHost;
 
 use super::linked::Fleet;
 use super::world::{declaration, epoch, text};
@@ -13,6 +14,8 @@ fn a_machine_that_a_person_paused_begins_nothing_until_it_is_resumed_or_the_time
     let host = fleet.run();
     fleet.reconciler.order(text(&declaration(1, "hello\n", None)));
     fleet.until_state(1, DeclarationState::Confirmed);
+    // A host at rest notices a pause with its next heartbeat.
+    fleet.reconciler.say(ToHost::Heartbeat { secs: 1 });
 
     let (code, words) = world.say(&["pause", "--for", "25h", "--why", "the disk is changed"]);
     assert_eq!(code, 2, "{words}");
@@ -48,6 +51,7 @@ fn a_machine_that_a_person_paused_begins_nothing_until_it_is_resumed_or_the_time
     fleet.reconciler.order(text(&declaration(3, "three\n", None)));
     let queued = fleet.until_state(3, DeclarationState::Queued);
     assert!(queued.paused.is_some());
+    fleet.reconciler.say(ToHost::Heartbeat { secs: 1 });
     assert_eq!(world.file("etc/web.conf").as_deref(), Some("hello\n"));
     assert_eq!(world.file("var/lib/meshplan/policy.toml"), None);
 

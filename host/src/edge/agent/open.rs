@@ -139,6 +139,7 @@ impl Shell {
             machine: Some(machine),
             jobs: VecDeque::new(),
             fetching: Fetching::default(),
+            pause: Watch::default(),
             shown: None,
             probed,
             answers,

@@ -1,8 +1,8 @@
 //! Looks for a pause on this machine before each decision, and keeps what whoever logs in reads of it (HR-17).
 
 use super::Shell;
-use crate::edge::pause::{self, OnDisk};
-use crate::pure::pause::{Moment, Seen};
+use crate::edge::pause;
+use crate::pure::pause::Moment;
 
 impl Shell {
     pub(super) fn look_for_pause(&mut self, now: i64) {
@@ -11,14 +11,7 @@ impl Shell {
             boot_id: &self.boot_id,
             since_boot_secs: self.clock.since_boot_secs(),
         };
-        let seen = match pause::read(&*self.disk) {
-            OnDisk::None => Seen::None,
-            OnDisk::Pause(pause) => pause.seen(at),
-            OnDisk::Broken(why) => {
-                tracing::error!(why, "a pause cannot be read; it is taken for one of a day");
-                pause::in_place_of_broken(&*self.disk, &why, at).seen(at)
-            }
-        };
+        let seen = self.pause.look(&*self.disk, at);
         self.agent.tell_pause(seen);
     }
 

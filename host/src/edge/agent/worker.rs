@@ -33,6 +33,10 @@ pub(super) fn work(machine: &mut Machine, job: Job, now: i64) -> Option<Done> {
             }
             Err(e) => Done::Failed(format!("repair: {}", chain(&e))),
         }),
+        Job::Finish => Some(match machine.finish() {
+            Ok(lines) => Done::Finished(lines),
+            Err(e) => Done::Failed(format!("finish the way back: {}", chain(&e))),
+        }),
         Job::Rebuild(kept, basis) => machine
             .rebuild(&kept.payload, kept.digest, basis)
             .err()

@@ -97,6 +97,18 @@ impl Machine {
         self.walk_back(Barred::Stay)
     }
 
+    /// Does what is still due about a window that was decided, and begins nothing: what is not back yet. None where nothing
+    /// was due to go back.
+    ///
+    /// # Errors
+    /// A window is open; the disk.
+    pub fn finish(&mut self) -> Result<Option<Vec<ResourceLine>>, MachineError> {
+        let is_owed = matches!(self.due, Due::Revert { .. } | Due::WalkBack);
+        let lines = self.ready(Barred::Stay)?;
+        let not_back = lines.into_iter().filter(|line| line.outcome == Outcome::Failed);
+        Ok(is_owed.then(|| not_back.collect()))
+    }
+
     /// Makes the verdict, or finds that the same one was made.
     fn decide(&self, verdict: &Verdict) -> Result<(), MachineError> {
         if self.look_only {

@@ -300,7 +300,7 @@ impl Agent {
     }
 
     /// How often in a row something was left failed (FR-7: what failed is tried again at the policy's pace).
-    fn count_failures(&mut self) {
+    pub(super) fn count_failures(&mut self) {
         let failed = !failed_lines(&self.standing.lines).is_empty();
         self.failures = if failed {
             self.failures.saturating_add(1)

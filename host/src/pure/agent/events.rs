@@ -72,6 +72,8 @@ pub enum Done {
     Reverted(Vec<ResourceLine>),
     /// Drift was looked for.
     Repaired(Applied),
+    /// What was due about a change that went back was done: what is still not back; none where nothing was due.
+    Finished(Option<Vec<ResourceLine>>),
     /// The job could not be done; in words.
     Failed(String),
     /// A job that nothing waits for could not be done; in words.
@@ -183,6 +185,8 @@ pub enum Job {
     Revert(Reason),
     /// Put drift right.
     Repair(Box<Kept<Declaration>>),
+    /// Do what is still due about a change that went back, and nothing else: what was begun goes on to its end (HR-17).
+    Finish,
 }
 
 impl Job {
@@ -198,7 +202,7 @@ impl Job {
                     || (kept.payload.resources.iter())
                         .any(|resource| capability::of_kind(&resource.kind).is_some())
             }
-            Self::ApplyPolicy { .. } | Self::Arm(_) | Self::Confirm | Self::Revert(_) => false,
+            Self::ApplyPolicy { .. } | Self::Arm(_) | Self::Confirm | Self::Revert(_) | Self::Finish => false,
         }
     }
 }

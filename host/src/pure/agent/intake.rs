@@ -197,7 +197,7 @@ impl Agent {
         // What is being judged is needed to its end, whatever newer one comes meanwhile.
         let busy = match &self.busy {
             Busy::Applying(change) | Busy::Closing(change, _) => Some(change),
-            Busy::No | Busy::Starting | Busy::Repairing => None,
+            Busy::No | Busy::Starting | Busy::Repairing | Busy::Finishing => None,
         };
         let window = self.standing.window.as_ref().map(|w| &w.change);
         needed.extend(busy.into_iter().chain(window).filter_map(|change| match change {

@@ -3,7 +3,7 @@
 //! It stands alone because a pause is no state of an order: orders are taken, judged and kept as ever, lists and rotations
 //! are in force at once, reports go out. Only what would change the machine waits: a declaration, an epoch, drift.
 
-use meshplan_schemas::report::Paused;
+use meshplan_schemas::report::{Paused, ResourceLine};
 
 use super::Agent;
 use crate::pure::pause::{Known, Seen};
@@ -60,6 +60,21 @@ impl Agent {
             self.journal("pause.over", None, why);
             self.changed = true;
         }
+    }
+
+    /// A way back that was barred was tried again: what is still not back is said, and so is that all is.
+    pub(super) fn finished(&mut self, lines: Option<Vec<ResourceLine>>) {
+        let Some(lines) = lines.filter(|lines| *lines != self.standing.lines) else {
+            return;
+        };
+        let words = match lines.len() {
+            0 => "all is back".to_owned(),
+            more => format!("{more} of it cannot be put back yet"),
+        };
+        self.journal("window.walked-back", None, words);
+        self.standing.lines = lines;
+        self.changed = true;
+        self.count_failures();
     }
 
     /// Why nothing is begun now; none where no pause holds.

@@ -15,6 +15,8 @@ pub(super) struct Node {
     pub(super) renewed: usize,
     /// How the next applies end.
     pub(super) ends: Vec<Applied>,
+    /// What is still not back of a change, when that is asked.
+    pub(super) walked: Option<Vec<ResourceLine>>,
     pub(super) disk_known_bad: KnownBad,
 }
 
@@ -86,6 +88,7 @@ impl Node {
             journal: vec![],
             renewed: 0,
             ends: vec![],
+            walked: None,
             disk_known_bad: KnownBad::default(),
         }
     }
@@ -153,6 +156,7 @@ impl Node {
                 Job::Confirm => Done::Confirmed,
                 Job::Revert(_) => Done::Reverted(vec![]),
                 Job::Repair(_) => Done::Repaired(applied(ApplyEnd::Converged)),
+                Job::Finish => Done::Finished(self.walked.clone()),
                 Job::Rebuild(..) | Job::Arm(_) => continue,
             };
             self.on(Event::Done(Box::new(done)));

@@ -120,7 +120,7 @@ fn a_pause_breaks_no_open_window_off_and_what_comes_after_it_waits() {
 
 // holds: HR-17, HR-2
 #[test]
-fn while_paused_drift_is_left_and_nothing_wakes_the_host_for_it() {
+fn while_paused_drift_is_left_and_what_goes_back_is_walked_with_each_look() {
     let mut node = at_work();
     let until = node.now + 7200;
     tell(&mut node, holds(until));
@@ -128,9 +128,36 @@ fn while_paused_drift_is_left_and_nothing_wakes_the_host_for_it() {
     node.agent.heartbeat_secs = 3600;
     node.agent.next_heartbeat = node.now + 3600;
     node.on(Event::Tick);
-    assert!(node.jobs.is_empty(), "{:?}", node.jobs);
-    assert_eq!(node.agent.next_wake(node.now), node.now + 3600);
+    assert_eq!(node.jobs, [Job::Finish]);
+    assert!(!node.agent.at_rest(node.now));
+    node.reports.clear();
+    node.walked = Some(vec![line(
+        "web.conf",
+        Outcome::Failed,
+        "cannot be put back: locked",
+    )]);
+    node.work();
+    assert_eq!(node.reports, [Cause::Change]);
+    assert_eq!(node.agent.standing.lines.len(), 1);
     assert!(node.agent.at_rest(node.now), "`apply --once` waits for no pause");
+    // It is tried again with the next look, and that nothing is left is told as well.
+    let wake = node.agent.next_wake(node.now);
+    assert!(wake > node.now && wake < node.now + 3600, "{wake}");
+    node.now = wake;
+    node.on(Event::Tick);
+    assert_eq!(node.jobs, [Job::Finish]);
+    node.walked = Some(vec![]);
+    node.work();
+    assert!(node.agent.standing.lines.is_empty());
+    assert_eq!(node.reports, [Cause::Change, Cause::Change]);
+    // Nothing was due: nothing is said.
+    node.now = node.agent.next_wake(node.now);
+    node.walked = None;
+    node.on(Event::Tick);
+    assert_eq!(node.jobs, [Job::Finish]);
+    node.work();
+    assert_eq!(node.reports.len(), 2);
+    node.now += i64::from(RECONCILE_SECS) + 1;
     node.agent.tell_pause(Seen::Over);
     node.on(Event::Tick);
     assert!(

@@ -21,6 +21,10 @@ pub trait Engine: Send + Sync + fmt::Debug {
     /// Whether the machine has one, which may answer or not.
     fn is_there(&self) -> bool;
 
+    /// The unit that a question alone would start, though a person stopped it: its socket is the service manager's. None
+    /// where a question starts nothing that anybody misses.
+    fn woken_by_asking(&self) -> Option<&'static str>;
+
     /// The container of exactly this name; none where there is none.
     ///
     /// # Errors
@@ -264,6 +268,9 @@ pub struct NoEngine(pub &'static str);
 impl Engine for NoEngine {
     fn is_there(&self) -> bool {
         false
+    }
+    fn woken_by_asking(&self) -> Option<&'static str> {
+        None
     }
     fn container(&self, _name: &str) -> Result<Option<Container>, String> {
         Err(self.0.to_owned())

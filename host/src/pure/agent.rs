@@ -391,6 +391,12 @@ impl Agent {
     }
 
     fn done(&mut self, done: Done, now: i64) {
+        let of_declaration = matches!(
+            self.busy,
+            Busy::Applying(Change::Declaration { .. })
+                | Busy::Closing(Change::Declaration { .. }, _)
+                | Busy::Repairing
+        );
         match (std::mem::replace(&mut self.busy, Busy::No), done) {
             (Busy::Applying(change), Done::Applied(applied)) => match change {
                 Change::Declaration { .. } => self.declaration_applied(change, applied, now),
@@ -425,11 +431,19 @@ impl Agent {
                 self.machine_failed(why);
                 self.busy = busy;
             }
+            (busy, Done::Strays(strays)) => {
+                self.busy = busy;
+                self.strays_listed(strays);
+            }
             (busy, other) => {
                 // An answer that nothing waits for: said, and nothing follows from it.
                 self.journal("machine.failed", None, format!("unexpected answer {other:?}"));
                 self.busy = busy;
             }
+        }
+        // Nothing waits for it: neither the deadline of a window, nor its verdict.
+        if of_declaration && self.busy == Busy::No && self.standing.window.is_none() {
+            self.list_strays();
         }
     }
 

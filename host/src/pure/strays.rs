@@ -41,7 +41,8 @@ pub struct Container {
 
 /// Whether a name in one of [`FOLDERS`] is that of a unit that somebody may have put there. `leads_to`: where a link leads.
 #[must_use]
-pub fn is_by_hand(name: &str, leads_to: Option<&str>) -> bool {
+pub fn is_by_hand(file: &TargetPath, leads_to: Option<&str>) -> bool {
+    let name = file.file_name();
     let is_unit = SUFFIXES
         .iter()
         .any(|suffix| name.strip_suffix(suffix).is_some_and(|stem| !stem.is_empty()));
@@ -52,15 +53,36 @@ pub fn is_by_hand(name: &str, leads_to: Option<&str>) -> bool {
     // A link is an alias, or starts what stands elsewhere, or masks; only one that leads out of the manager's own folders
     // brings a unit: `systemctl link`.
     let is_elsewhere = |to: &str| {
+        let to = resolved(file, to);
         let own = [
             "/lib/systemd/",
             "/usr/lib/systemd/",
+            "/usr/local/lib/systemd/",
             "/etc/systemd/",
             "/run/systemd/",
         ];
-        to.starts_with('/') && to != "/dev/null" && !own.iter().any(|own| to.starts_with(own))
+        to != "/dev/null" && !own.iter().any(|own| to.starts_with(own))
     };
     is_unit && !is_brought && leads_to.is_none_or(is_elsewhere)
+}
+
+/// Where a link leads, from the root on: by its words alone, as a link on the way is no other place for the manager.
+fn resolved(file: &TargetPath, to: &str) -> String {
+    let mut way: Vec<&str> = file.components().collect();
+    way.pop();
+    if to.starts_with('/') {
+        way.clear();
+    }
+    for part in to.split('/') {
+        match part {
+            "" | "." => {}
+            ".." => {
+                way.pop();
+            }
+            name => way.push(name),
+        }
+    }
+    format!("/{}", way.join("/"))
 }
 
 /// The list. `is_ours` says what the host has written, holds, or is asked for; what could not be asked is said.
@@ -133,7 +155,23 @@ mod tests {
             ("sshd.service", Some("/usr/lib/systemd/system/ssh.service"), false),
             ("alias.service", Some("backup.service"), false),
             ("alias.service", Some("/etc/systemd/system/backup.service"), false),
+            ("alias.service", Some("./backup.service"), false),
+            ("alias.service", Some("../user/backup.service"), false),
+            (
+                "ssh.service",
+                Some("../../../lib/systemd/system/ssh.service"),
+                false,
+            ),
+            (
+                "own.service",
+                Some("/usr/local/lib/systemd/system/own.service"),
+                false,
+            ),
+            ("x.service", Some("../../../opt/x.service"), true),
+            ("x.service", Some("/etc/systemd/../../opt/x.service"), true),
+            ("x.service", Some("../../../../../../opt/x.service"), true),
             ("apt-daily.timer", Some("/dev/null"), false),
+            ("apt-daily.timer", Some("../../../dev/null"), false),
             ("snap-core-17.mount", None, false),
             ("snap.lxd.daemon.service", None, false),
             ("meshplan-host.service", None, false),
@@ -143,7 +181,7 @@ mod tests {
             (".service", None, false),
             ("README", None, false),
         ] {
-            assert_eq!(is_by_hand(name, leads_to), by_hand, "{name} {leads_to:?}");
+            assert_eq!(is_by_hand(&unit(name), leads_to), by_hand, "{name} {leads_to:?}");
         }
     }
 

@@ -317,6 +317,21 @@ fn drift_is_put_right_and_a_contest_is_left() {
     assert_eq!(world.targets(), ours);
 }
 
+// holds: HR-17
+#[test]
+fn a_clock_that_was_set_back_keeps_no_contest_alive() {
+    let world = World::new();
+    let mut machine = world.machine();
+    let decl = Decl::new(1).with("web", vec![file("f", "/srv/f", "ours\n")]);
+    world::settle(&mut machine, &decl);
+    let ours = world.targets();
+    for now in [100_000, 100_001, 100_002, 1000] {
+        world.root.plant(&path("/srv/f"), b"theirs\n", 0o777);
+        machine.repair(&decl.get(), now).unwrap();
+        assert_eq!(world.targets(), ours, "at {now}");
+    }
+}
+
 // holds: HR-17, HR-2
 #[test]
 fn what_could_not_be_put_right_is_no_contest_and_is_tried_again() {

@@ -149,3 +149,22 @@ fn an_engine_that_does_not_answer_is_told_and_is_not_nothing() {
     );
     assert_eq!(listed.len(), 4);
 }
+
+// holds: HR-9
+#[test]
+fn an_engine_that_a_person_stopped_is_not_started_to_be_asked() {
+    let world = world();
+    plant(&world);
+    let machine = world.machine();
+    // Asked all the same, it would say so.
+    engine(&world, |sim| sim.is_deaf = true);
+    for (state, asked) in [("inactive", false), ("failed", false), ("active", true)] {
+        world
+            .system
+            .with(|sim| sim.unit("docker.service", state, "enabled"));
+        let listed = strays(&machine, &Decl::new(1));
+        let says = listed.iter().any(|line| line.starts_with("containers "));
+        assert_eq!(says, asked, "{state}: {listed:?}");
+        assert!(listed.iter().any(|line| line.contains("backup.service")));
+    }
+}

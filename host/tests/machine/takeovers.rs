@@ -1,5 +1,8 @@
 //! A process that takes over from what nothing declares any more (HK-7), on a machine in memory.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use meshplan_host::edge::machine::{Applied, End, Machine};
 use meshplan_schemas::declaration::{Mode, OnFailure};
 use meshplan_schemas::report::Outcome;
@@ -174,6 +177,38 @@ fn a_change_that_fails_and_goes_back_has_never_touched_the_former_thing() {
     assert!(!stopped, "it was stopped in between");
 }
 
+// holds: HK-7, HR-5
+#[test]
+fn one_that_took_longer_than_it_may_until_the_hand_over_goes_back_and_takes_nothing_away() {
+    let asked = || Arc::new(AtomicUsize::new(0));
+    // How often the time is asked for, the last time before the hand-over.
+    let (_world, mut machine) = with_old();
+    let all = asked();
+    let count = Arc::clone(&all);
+    machine.tell_time(move || {
+        count.fetch_add(1, Ordering::Relaxed);
+        0
+    });
+    assert_eq!(apply(&mut machine, &handing(2)).end, End::WindowOpen);
+    let last = all.load(Ordering::Relaxed);
+
+    let (world, mut machine) = with_old();
+    let before = (shown(&world), world.targets());
+    let count = asked();
+    machine.tell_time(move || {
+        if count.fetch_add(1, Ordering::Relaxed) + 1 < last {
+            0
+        } else {
+            100_000
+        }
+    });
+    let applied = apply(&mut machine, &handing(2));
+    assert!(matches!(applied.end, End::Reverted { .. }), "{applied:?}");
+    assert!(kept(&applied).contains("was not applied within"), "{applied:?}");
+    assert_eq!((shown(&world), world.targets()), before);
+    assert!(!acts(&world).iter().any(|act| act.starts_with("stop old")));
+}
+
 // holds: HK-7
 #[test]
 fn a_process_that_is_only_looked_at_or_refused_takes_nothing_over() {
@@ -182,6 +217,11 @@ fn a_process_that_is_only_looked_at_or_refused_takes_nothing_over() {
     decl.declaration.modules[1].mode = Mode::Observe;
     let applied = settle(&mut machine, &decl);
     assert!(kept(&applied).contains("not applied now"), "{applied:?}");
+    // It stays said.
+    for now in [30, 40] {
+        let repaired = machine.repair(&decl.get(), now).unwrap();
+        assert!(kept(&repaired).contains("not applied now"), "{repaired:?}");
+    }
     let mut decl = handing(3);
     decl.declaration.modules[1].requires = vec!["no-such-thing".to_owned()];
     let applied = settle(&mut machine, &decl);

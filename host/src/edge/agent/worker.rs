@@ -9,13 +9,7 @@ pub(super) fn work(machine: &mut Machine, job: Job, now: i64) -> Option<Done> {
     match job {
         Job::Apply(kept) => {
             let applied = machine.apply(&kept.payload, kept.digest, now);
-            let strays = machine.strays(&kept.payload);
-            Some(ended(
-                machine,
-                "apply",
-                applied.map(|applied| words(applied, strays)),
-                now,
-            ))
+            Some(ended(machine, "apply", applied.map(words), now))
         }
         Job::ApplyPolicy {
             epoch,
@@ -23,16 +17,13 @@ pub(super) fn work(machine: &mut Machine, job: Job, now: i64) -> Option<Done> {
             apply_secs,
         } => {
             let applied = machine.apply_policy(&text, epoch, apply_secs, now);
-            let applied = applied.map(|applied| words(applied, Vec::new()));
-            Some(ended(machine, "apply the policy", applied, now))
+            Some(ended(machine, "apply the policy", applied.map(words), now))
         }
         Job::Repair(kept) => Some(match machine.repair(&kept.payload, now) {
-            Ok(applied) => {
-                let strays = machine.strays(&kept.payload);
-                Done::Repaired(words(applied, strays))
-            }
+            Ok(applied) => Done::Repaired(words(applied)),
             Err(e) => Done::Failed(format!("repair: {}", chain(&e))),
         }),
+        Job::Strays(kept) => Some(Done::Strays(machine.strays(&kept.payload))),
         Job::Finish => Some(match machine.finish() {
             Ok(lines) => Done::Finished(lines),
             Err(e) => Done::Failed(format!("finish the way back: {}", chain(&e))),
@@ -87,7 +78,7 @@ fn ended(machine: &mut Machine, what: &str, applied: Result<Applied, MachineErro
     done
 }
 
-fn words(applied: machine::Applied, strays: Vec<String>) -> Applied {
+fn words(applied: machine::Applied) -> Applied {
     Applied {
         end: match applied.end {
             End::Converged | End::Repaired => ApplyEnd::Converged,
@@ -98,7 +89,6 @@ fn words(applied: machine::Applied, strays: Vec<String>) -> Applied {
         },
         lines: applied.lines,
         held: applied.held,
-        strays,
         failed: applied.failed,
     }
 }

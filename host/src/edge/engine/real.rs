@@ -19,6 +19,8 @@ use crate::pure::container_spec::MADE;
 
 /// Where engines listen: Docker's first, Podman's where there is none.
 const SOCKETS: [&str; 2] = ["/var/run/docker.sock", "/run/podman/podman.sock"];
+/// The unit behind the first of them.
+const DOCKER: &str = "docker.service";
 /// How long the engine may take to answer a question.
 const ANSWER: Duration = Duration::from_secs(60);
 /// How long one that did not answer is not asked again.
@@ -244,6 +246,12 @@ impl Engine for RealEngine {
 
     fn is_there(&self) -> bool {
         self.socket().is_ok()
+    }
+
+    fn woken_by_asking(&self) -> Option<&'static str> {
+        // Podman's service ends by itself when nobody asks, and starts nothing when it is asked.
+        let is_dockers = self.socket.is_none() && Path::new(SOCKETS[0]).exists();
+        is_dockers.then_some(DOCKER)
     }
 
     fn containers(&self) -> Result<Vec<Listed>, String> {

@@ -342,6 +342,10 @@ impl Engine for SimEngine {
         true
     }
 
+    fn woken_by_asking(&self) -> Option<&'static str> {
+        Some("docker.service")
+    }
+
     fn containers(&self) -> Result<Vec<Listed>, String> {
         let sim = self.answering()?;
         let listed = sim.containers.iter().map(|(name, made)| Listed {

@@ -155,7 +155,7 @@ impl Machine {
             }
             self.look_again(&mut done);
             let on_failure = declaration.on_failure;
-            self.hand_over(&survey, (&takers, on_failure), &mut next, &mut done);
+            late = self.hand_over(&survey, (&takers, on_failure), &mut next, &mut done);
         }
         let failed = done.why.is_some();
         let revert = match &done.why {

@@ -12,6 +12,7 @@ use meshplan_schemas::report::Outcome;
 use super::Machine;
 use super::apply::Done;
 use super::survey::Survey;
+use crate::edge::failpoint::cut;
 use crate::kinds::Wanted;
 use crate::pure::apply_plan::{Plan, Step, Sweep};
 use crate::pure::record::Ledger;
@@ -57,14 +58,14 @@ impl Machine {
     }
 
     /// The second look at them; what they take over from goes, or stays and says why. A change that goes back takes nothing
-    /// away.
+    /// away. Says why the apply took longer than it may, where it did.
     pub(super) fn hand_over(
         &self,
         survey: &Survey,
         (takers, on_failure): (&Takers, OnFailure),
         next: &mut Ledger,
         done: &mut Done,
-    ) {
+    ) -> Option<String> {
         let goes_back = (done.why.as_ref()).filter(|_| on_failure == OnFailure::Revert);
         let not_up = |by: &ResourceName| match takers.get(by) {
             _ if goes_back.is_some() => Some("this change goes back".to_owned()),
@@ -79,17 +80,24 @@ impl Machine {
         };
         let verdicts: BTreeMap<&ResourceName, Option<String>> =
             handed(&survey.plan).map(|(_, by)| (by, not_up(by))).collect();
+        let mut late = None;
         for (sweep, by) in handed(&survey.plan) {
+            let is_up = matches!(verdicts.get(by), Some(None));
+            if is_up && late.is_none() {
+                cut("host::apply::step");
+                late = self.too_late();
+            }
             match (verdicts.get(by), &sweep.target) {
-                (Some(None), _) => done.lines.extend(self.sweep(sweep, next)),
+                (Some(None), _) if late.is_none() => done.lines.extend(self.sweep(sweep, next)),
                 (why, target) => {
                     if let Some(target) = target {
                         next.orphan(&sweep.name, target);
                     }
-                    let why = why.and_then(Option::as_deref).unwrap_or_default();
-                    done.lines.push(sweep.waits(why));
+                    let why = why.and_then(Option::as_deref).or(late.as_deref());
+                    done.lines.push(sweep.waits(why.unwrap_or_default()));
                 }
             }
         }
+        late
     }
 }

@@ -20,8 +20,8 @@ use crate::pure::outcome::line;
 use crate::pure::record::{Confirmed, Found, Ledger, Record};
 use crate::pure::target::Target;
 
-/// Within so many seconds.
-const CONTEST_SECS: i64 = 3600;
+/// Within so many seconds, whichever way the clock was set meanwhile.
+const CONTEST_SECS: u64 = 3600;
 /// So many repairs of one thing are a contest.
 const CONTEST_REPAIRS: usize = 3;
 
@@ -121,6 +121,10 @@ impl Machine {
                         .push(sweep.waits("it is not handed over between orders"));
                     continue;
                 }
+                Step::Sweep(sweep) if sweep.is_given_up => {
+                    applied.lines.push(sweep.line());
+                    continue;
+                }
                 Step::Follow(_) | Step::Sweep(_) | Step::Record(_) | Step::Tidy(_) => continue,
             };
             if self.waits_for_window(write, &book) {
@@ -144,7 +148,7 @@ impl Machine {
             let name = &write.record.name;
             let asked = Some(write.record.asked);
             let repairs = self.repairs.entry(name.clone()).or_default();
-            repairs.retain(|at| now.saturating_sub(*at) < CONTEST_SECS);
+            repairs.retain(|at| now.abs_diff(*at) < CONTEST_SECS);
             if repairs.len() >= CONTEST_REPAIRS {
                 let why = format!(
                     "{CONTESTED}: put right {CONTEST_REPAIRS} times within an hour and changed again; {}",
@@ -211,7 +215,7 @@ impl Machine {
             write.what
         );
         let repairs = self.repairs.entry(name.clone()).or_default();
-        repairs.retain(|at| now.saturating_sub(*at) < CONTEST_SECS);
+        repairs.retain(|at| now.abs_diff(*at) < CONTEST_SECS);
         let is_contested = repairs.len() >= CONTEST_REPAIRS;
         let records = book.records.values().chain(book.orphans.values());
         let recorded = records

@@ -123,7 +123,6 @@ impl Agent {
         };
         self.standing.lines = applied.lines;
         self.standing.held = applied.held;
-        self.standing.strays = applied.strays;
         match applied.end {
             ApplyEnd::Converged => {
                 self.declaration_closed(None, now);
@@ -260,11 +259,6 @@ impl Agent {
         self.changed |= news || applied.held != self.standing.held;
         self.standing.lines = applied.lines;
         self.standing.held = applied.held;
-        // Told with the next report, whatever that is about: they come and go on machines where people work.
-        if self.standing.strays != applied.strays {
-            self.standing.strays = applied.strays;
-            self.effects.push(Effect::SaveStanding);
-        }
         self.count_failures();
         self.next_reconcile = self.next_look(now);
         let mended = failed_before && !applied.failed && failed_lines(&self.standing.lines).is_empty();
@@ -277,6 +271,26 @@ impl Agent {
             status.state = DeclarationState::Confirmed;
             status.since = now;
             status.reason.clear();
+        }
+    }
+
+    /// Has what is nobody's here listed.
+    pub(super) fn list_strays(&mut self) {
+        let standing = self
+            .orders
+            .confirmed
+            .as_ref()
+            .or(self.orders.declaration.as_ref());
+        if let Some(kept) = standing.cloned() {
+            self.effects.push(Effect::Machine(Job::Strays(Box::new(kept))));
+        }
+    }
+
+    /// Told with the next report, whatever that is about: they come and go on machines where people work.
+    pub(super) fn strays_listed(&mut self, strays: Vec<String>) {
+        if self.standing.strays != strays {
+            self.standing.strays = strays;
+            self.effects.push(Effect::SaveStanding);
         }
     }
 

@@ -74,6 +74,8 @@ pub enum Done {
     Repaired(Applied),
     /// What was due about a change that went back was done: what is still not back; none where nothing was due.
     Finished(Option<Vec<ResourceLine>>),
+    /// What is nobody's here (HR-9).
+    Strays(Vec<String>),
     /// The job could not be done; in words.
     Failed(String),
     /// A job that nothing waits for could not be done; in words.
@@ -89,8 +91,6 @@ pub struct Applied {
     pub lines: Vec<ResourceLine>,
     /// What is held.
     pub held: Vec<ResourceLine>,
-    /// What is nobody's here, as it was seen then (HR-9); of a policy nothing is looked at.
-    pub strays: Vec<String>,
     /// A resource failed.
     pub failed: bool,
 }
@@ -185,6 +185,8 @@ pub enum Job {
     Revert(Reason),
     /// Put drift right.
     Repair(Box<Kept<Declaration>>),
+    /// List what is nobody's here (HR-9): after an apply has come to its end, as an engine that does not answer takes its time.
+    Strays(Box<Kept<Declaration>>),
     /// Do what is still due about a change that went back, and nothing else: what was begun goes on to its end (HR-17).
     Finish,
 }
@@ -202,7 +204,12 @@ impl Job {
                     || (kept.payload.resources.iter())
                         .any(|resource| capability::of_kind(&resource.kind).is_some())
             }
-            Self::ApplyPolicy { .. } | Self::Arm(_) | Self::Confirm | Self::Revert(_) | Self::Finish => false,
+            Self::ApplyPolicy { .. }
+            | Self::Arm(_)
+            | Self::Confirm
+            | Self::Revert(_)
+            | Self::Strays(_)
+            | Self::Finish => false,
         }
     }
 }

@@ -496,8 +496,8 @@ proptest! {
                 }
                 _ => node.work(),
             }
-            // Arming and rebuilding ride along; of what the agent waits for there is at most one.
-            let waited = node.jobs.iter().filter(|j| !matches!(j, Job::Arm(_) | Job::Rebuild(..))).count();
+            // Arming, rebuilding and listing ride along; of what the agent waits for there is at most one.
+            let waited = node.jobs.iter().filter(|j| !matches!(j, Job::Arm(_) | Job::Rebuild(..) | Job::Strays(_))).count();
             prop_assert!(waited <= 1, "{:?}", node.jobs);
         }
         for _ in 0..20 {
@@ -515,23 +515,66 @@ proptest! {
 
 // holds: HR-9, HR-11
 #[test]
-fn strays_are_kept_with_each_apply_and_look_and_a_change_of_them_alone_makes_no_report() {
+fn strays_are_listed_after_each_apply_and_look_and_a_change_of_them_alone_makes_no_report() {
     let mut node = Node::new();
-    let with = |end, strays: &[&str]| Applied {
-        strays: strays.iter().map(|s| (*s).to_owned()).collect(),
-        ..applied(end)
-    };
-    node.ends = vec![with(ApplyEnd::WindowOpen, &["container a"])];
     node.declare(&sample::declaration(1, &[("web", "web-1")]));
-    assert_eq!(node.agent.standing.strays, ["container a"]);
+    node.strays = vec!["container a".to_owned()];
     node.link();
+    assert_eq!(node.agent.standing.strays, ["container a"]);
     node.now += i64::from(RECONCILE_SECS);
     node.on(Event::Tick);
     node.reports.clear();
-    let repaired = with(ApplyEnd::Converged, &["container b"]);
-    let effects = node.on(Event::Done(Box::new(Done::Repaired(repaired))));
+    node.on(Event::Done(Box::new(Done::Repaired(applied(
+        ApplyEnd::Converged,
+    )))));
+    let effects = node.on(Event::Done(Box::new(Done::Strays(vec!["container b".into()]))));
     assert!(effects.contains(&Effect::SaveStanding), "`status` reads the file");
     assert!(node.reports.is_empty(), "{:?}", node.reports);
     let report = crate::pure::report::compose(&node.agent, Cause::Heartbeat, sample::facts(1), node.now);
     assert_eq!(report.strays, ["container b"]);
+}
+
+// holds: HR-9, HR-13
+#[test]
+fn nothing_is_listed_before_a_window_is_armed_and_has_its_verdict() {
+    for confirmed in [true, false] {
+        let mut node = Node::new();
+        node.strays = vec!["container a".to_owned()];
+        node.on(Event::Order(sample::text(&sample::declaration(
+            1,
+            &[("web", "web-1")],
+        ))));
+        node.jobs.clear();
+        node.on(Event::Done(Box::new(Done::Applied(applied(
+            ApplyEnd::WindowOpen,
+        )))));
+        assert!(matches!(node.jobs[..], [Job::Arm(_)]), "{:?}", node.jobs);
+        node.jobs.clear();
+        let done = if confirmed {
+            node.on(Event::LinkDown);
+            node.on(Event::LinkUp(Way::Far));
+            assert_eq!(node.jobs, [Job::Confirm]);
+            Done::Confirmed
+        } else {
+            node.now += 60;
+            node.on(Event::Tick);
+            assert!(matches!(node.jobs[..], [Job::Revert(_)]), "{:?}", node.jobs);
+            Done::Reverted(vec![])
+        };
+        node.jobs.clear();
+        node.on(Event::Done(Box::new(done)));
+        assert!(
+            matches!(node.jobs.first(), Some(Job::Strays(_))),
+            "{:?}",
+            node.jobs
+        );
+        node.work();
+        assert_eq!(node.agent.standing.strays, ["container a"]);
+    }
+    // Where no window was opened, that is the end.
+    let mut node = Node::new();
+    node.strays = vec!["container a".to_owned()];
+    node.ends = vec![applied(ApplyEnd::Converged)];
+    node.declare(&sample::declaration(1, &[("web", "web-1")]));
+    assert_eq!(node.agent.standing.strays, ["container a"]);
 }

@@ -28,6 +28,9 @@ pub struct Sweep {
     pub moved: bool,
     /// The process that takes over from it: it goes only once that is up (HK-7).
     pub after: Option<ResourceName>,
+    /// It was to be handed over, and the process that would take over is not applied now: said with each look, as both stand
+    /// on the machine.
+    pub is_given_up: bool,
     /// What is done with it.
     pub how: SweepHow,
     /// What stands there.
@@ -156,6 +159,7 @@ pub(super) fn sweeps(inputs: &Inputs<'_>, lines: &mut Vec<ResourceLine>) -> Swee
             target: record.target.clone(),
             moved,
             after: None,
+            is_given_up: false,
             how: how(record, inputs),
             before: record
                 .target
@@ -227,6 +231,7 @@ pub(super) fn given_up(sweep: Sweep, inputs: &Inputs<'_>, holds: &BTreeMap<Resou
     };
     Sweep {
         after: None,
+        is_given_up: true,
         how: SweepHow::Keep(why),
         ..sweep
     }

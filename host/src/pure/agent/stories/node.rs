@@ -15,6 +15,8 @@ pub(super) struct Node {
     pub(super) renewed: usize,
     /// How the next applies end.
     pub(super) ends: Vec<Applied>,
+    /// What is nobody's here, when that is asked.
+    pub(super) strays: Vec<String>,
     /// What is still not back of a change, when that is asked.
     pub(super) walked: Option<Vec<ResourceLine>>,
     pub(super) disk_known_bad: KnownBad,
@@ -25,7 +27,6 @@ pub(super) fn applied(end: ApplyEnd) -> Applied {
         end,
         lines: vec![],
         held: vec![],
-        strays: vec![],
         failed: false,
     }
 }
@@ -88,6 +89,7 @@ impl Node {
             journal: vec![],
             renewed: 0,
             ends: vec![],
+            strays: vec![],
             walked: None,
             disk_known_bad: KnownBad::default(),
         }
@@ -156,6 +158,7 @@ impl Node {
                 Job::Confirm => Done::Confirmed,
                 Job::Revert(_) => Done::Reverted(vec![]),
                 Job::Repair(_) => Done::Repaired(applied(ApplyEnd::Converged)),
+                Job::Strays(_) => Done::Strays(self.strays.clone()),
                 Job::Finish => Done::Finished(self.walked.clone()),
                 Job::Rebuild(..) | Job::Arm(_) => continue,
             };

@@ -168,6 +168,8 @@ fn drift_is_looked_for_at_the_pace_of_the_policy_and_what_failed_at_its_own() {
             still.lines = vec![line("web.conf", Outcome::Failed, "no such owner")];
             still.failed = true;
             node.on(Event::Done(Box::new(Done::Repaired(still))));
+            // What is nobody's here is listed after each look.
+            node.work();
         }
     }
     assert_eq!(repairs[..4], [10, 30, 55, 80]);

@@ -96,7 +96,7 @@ fn one_that_waits_for_a_check_names_it_with_the_line_that_asks_for_it() {
     let mut world = World::at_rest(3);
     world.settings.asks_forge = true;
     let commit = world.merge(with_plan("two", |plan| {
-        plan.check = Check::Named(vec!["ci/a".into()])
+        plan.check = Check::Named(vec!["ci/a".into()]);
     }));
     let untold = asked(&world, &commit);
     assert_eq!(world.state(&commit), State::Proposed);
